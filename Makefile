@@ -1,0 +1,60 @@
+# `make demo` and `make test` do everything on a fresh machine: an environment in .venv, the install, the run.
+# PYTHON, TORCH and TRITON may be overridden; pip's own settings (an index of CPU-only torch wheels, say) are respected.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test lint format clean
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+TRITON ?= triton==3.6.0
+JOBS ?= 2
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# The setuptools that is there, if it is new enough: then nothing is downloaded to build.
+HAS_SETUPTOOLS := import sys, setuptools; sys.exit(int(setuptools.__version__.split(".")[0]) < 77)
+EDITABLE = $(PIP) $$($(PY) -c '$(HAS_SETUPTOOLS)' 2>/dev/null && echo --no-build-isolation) -e
+
+demo: $(VENV)/.installed
+	@$(PY) -m tri_reduce demo
+
+# First the PyTorch reference, then the kernels: on the GPU where there is one, in Triton's interpreter elsewhere.
+test: $(VENV)/.test
+	@TRI_REDUCE_TEST_REFERENCE=1 $(PY) -m pytest -x -q -n $(JOBS)
+	@$(PY) -m pytest -x -q -n $(JOBS)
+
+lint: $(VENV)/.dev
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+
+format: $(VENV)/.dev
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+# Where $(PYTHON) already has a torch that sees a GPU, the environment borrows its packages. A .pth line does that, since
+# --system-site-packages would miss them when $(PYTHON) is itself in a virtual environment.
+$(VENV)/.created:
+	@$(PYTHON) -m venv $(VENV)
+	@host=$$($(PYTHON) -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)) if torch.cuda.is_available() else "")' 2>/dev/null || true); \
+	if [ -n "$$host" ]; then echo "$$host" > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/host_packages.pth"; fi
+	@touch $@
+
+# On Linux with a GPU torch brings the Triton it wants; a CPU build brings none, and then the interpreter's is installed.
+$(VENV)/.installed: $(VENV)/.created pyproject.toml
+	@$(PY) -c 'import torch' 2>/dev/null || { echo "installing $(TORCH)"; $(PIP) '$(TORCH)'; }
+	@$(PY) -c 'import triton' 2>/dev/null || { echo "installing $(TRITON)"; $(PIP) '$(TRITON)'; }
+	@if $(PY) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then $(EDITABLE) .; else $(EDITABLE) '.[interpreter]'; fi
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.installed
+	@$(EDITABLE) '.[test]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	@$(EDITABLE) '.[dev]'
+	@touch $@

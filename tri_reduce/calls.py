@@ -1,0 +1,84 @@
+"""The short path of a call that nothing has to see: a key, a remembered plan, a launch. What is not remembered is validated and planned first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .autotune import MODE
+from .plans import PLANS, plan_gemv, plan_reduction, remember
+from .validate import gemv_arguments, overlaps, reduction
+
+
+def reduce_now(
+    x: Tensor, op: Any, dim: Any, keepdim: bool, dtype: Any, out: Tensor | None, accumulate: bool, where: Tensor | None, initial: Any,
+    correction: Any, order: Any, determinism: str,
+) -> Tensor:  # fmt: skip
+    """`reduce`, past the gate."""
+    try:
+        key: Any = (
+            op, dim, keepdim, x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15, dtype, determinism, MODE.get(), correction, order,
+            None if out is None else (out.shape, out.stride(), out.dtype, out.device, accumulate),
+            None if where is None else (where.shape, where.stride(), where.dtype, where.device),
+            None if initial is None else (type(initial), str(initial)),
+        )  # fmt: skip
+        call = PLANS.get(key)
+    except (TypeError, AttributeError, NotImplementedError):  # an argument that cannot be hashed or is no tensor: validation names it
+        key, call = None, None
+    if call is None:
+        r = reduction(x, op, dim, keepdim, dtype, out, accumulate, where, initial, correction, order, determinism)
+        call = plan_reduction(r, x, where, out)
+        if key is not None and not isinstance(initial, Tensor):
+            remember(key, call)
+    if out is not None and overlaps(out, x, where):
+        return _through_copy(call, x, where, out, accumulate)
+    return call(x, where, out)  # type: ignore[no-any-return]
+
+
+def _through_copy(call: Any, x: Tensor, where: Tensor | None, out: Tensor, accumulate: bool) -> Tensor:
+    """`out` shares memory with an operand: programs still read what others would already have written."""
+    fresh = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)
+    if accumulate:
+        fresh.copy_(out)
+    call(x, where, fresh)
+    return out.copy_(fresh)
+
+
+def gemv_now(a: Tensor, x: Tensor, alpha: Any, beta: Any, y: Tensor | None, trans: bool, out: Tensor | None, determinism: str) -> Tensor:
+    """`gemv`, past the gate."""
+    try:
+        key: Any = (
+            a.shape, a.stride(), a.dtype, a.device, a.data_ptr() & 15, x.shape, x.stride(), x.dtype, x.device, alpha, beta, trans,
+            determinism, MODE.get(),
+            None if y is None else (y.shape, y.stride(), y.dtype, y.device),
+            None if out is None else (out.shape, out.stride(), out.dtype, out.device),
+        )  # fmt: skip
+        call = PLANS.get(key)
+    except (TypeError, AttributeError, NotImplementedError):
+        key, call = None, None
+    if call is None:
+        call = _planned_gemv(a, x, alpha, beta, y, trans, out, determinism)
+        if key is not None:
+            remember(key, call)
+    if out is not None and overlaps(out, a, x, y):
+        return out.copy_(call(a, x, y, torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)))
+    return call(a, x, y, out)  # type: ignore[no-any-return]
+
+
+def _planned_gemv(a: Any, x: Any, alpha: Any, beta: Any, y: Any, trans: bool, out: Any, determinism: str) -> Any:
+    batch, result = gemv_arguments(a, x, alpha, beta, y, trans, out, determinism)
+
+    def views(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        a = a.mT if trans else a
+        return a.expand(*batch, *a.shape[-2:]), x.expand(*batch, x.shape[-1])
+
+    inner = plan_gemv(*views(a, x), y, out, alpha, beta, result, determinism)
+    if not batch and not trans:
+        return inner
+
+    def call(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None) -> Tensor:
+        return inner(*views(a, x), y, out)  # type: ignore[no-any-return]
+
+    return call

@@ -1,0 +1,225 @@
+"""Which tile runs a problem on a target: a regime, then candidates, best guess first. Pure Python; nothing here may change a result's meaning.
+
+A tile is [XBLOCK outputs, R1_BLOCK x R0_BLOCK reduced lanes]; `split` programs share an output tile. Facts behind the constants (one H200,
+docs/performance.md): short programs that read 4 to 16 KiB with 16-byte loads reach the memory floor, long loops do not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .problem import Problem
+from .targets import Target, by_name
+
+TILE_BYTES = 8192  # of input in one tile: enough loads in flight, few enough registers for several programs on a core
+SHORT_ROW = 1024  # a row up to this many elements is one tile: no loop
+PROGRAMS_PER_CORE = 8  # below this many programs on a core, outputs are shared between programs
+REGIMES = ("thread", "rows", "columns", "strided")
+
+
+def pow2_ceil(n: float) -> int:
+    """The smallest power of two >= n."""
+    return 1 << max(0, math.ceil(math.log2(n))) if n > 1 else 1
+
+
+def pow2_floor(n: float) -> int:
+    """The largest power of two <= n."""
+    return 1 << math.floor(math.log2(n)) if n > 1 else 1
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One candidate. x: outputs a program computes. r0, r1: lanes along the inner and the outer reduced axes. split: programs that share an output."""
+
+    regime: str
+    x: int
+    r0: int
+    r1: int = 1
+    split: int = 1
+    warps: int = 4
+    unroll: int = 0  # tiles, where the whole reduced axis is walked without a loop; 0: a loop
+    plain: bool = False  # masks and loads element by element: bits then do not depend on where a tensor lies in memory
+
+    @property
+    def lanes(self) -> int:
+        """Elements of one tile."""
+        return self.x * self.r0 * self.r1
+
+
+def row_overhang(problem: Problem) -> int:
+    """Lanes that a row may need before its first element, so that it is read in whole vectors."""
+    return 0 if problem.aligned_rows or problem.layout != "rows" else problem.vector - 1
+
+
+def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
+    """(tiles along the inner reduced axis, tiles along all) that cover the reduced axes once."""
+    inner = problem.reduced[-1].size
+    if problem.rnumel == 0:
+        return 1, 0
+    inner_tiles = -(-(inner + (0 if tile.plain else row_overhang(problem))) // tile.r0)
+    return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1)
+
+
+def chain_limit(problem: Problem) -> int:
+    """Additions in one lane that keep a float sum within 4 eps log2(R) sum|x|: half an ulp each, in the worst case all in one direction."""
+    return max(16, int(8 * math.log2(max(problem.rnumel, 4))))
+
+
+def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
+    """The tile with outputs shared between programs where there are too few outputs, or where a lane's chain of additions is too long."""
+    if not target.tickets or tile.unroll:
+        return tile
+    _, tiles = tiles_of(problem, tile)
+    outputs = -(-problem.xnumel // tile.x)
+    wanted = -(-target.cores * PROGRAMS_PER_CORE // outputs)
+    split = max(min(wanted, tiles), -(-tiles // chain_limit(problem)), 1)
+    split = min(split, max(1, target.max_programs // outputs))
+    return replace(tile, split=-(-tiles // -(-tiles // split)) if tiles else 1)
+
+
+def _thread_rows(problem: Problem, target: Target) -> list[Tile]:
+    """Rows that one thread holds: read vector by vector (or, where rows are not aligned, element by element), no lane ever talks to another."""
+    r, vector = problem.rnumel, problem.vector
+    step = vector if r % vector == 0 and problem.aligned_rows else 1
+    if len(problem.reduced) > 1 or problem.layout == "columns" or r * problem.dtype.itemsize > (64 if step > 1 else 16) or r == 0:
+        return []
+    x = 128 if problem.xnumel >= 128 else pow2_ceil(problem.xnumel)
+    return [Tile("thread", x * w // 4, step, warps=w, unroll=r // step) for w in (4, 8)]
+
+
+def regime(problem: Problem, target: Target) -> str:
+    """The regime's name: "thread", "rows", "columns" or "strided"."""
+    return "thread" if _thread_rows(problem, target) else problem.layout
+
+
+def _tiles(problem: Problem, target: Target, lanes: int) -> list[Tile]:
+    """Tiles of about `lanes` elements for problems that are not thread rows."""
+    inner, outer = problem.reduced[-1].size, problem.rnumel // max(problem.reduced[-1].size, 1)
+    kept = pow2_ceil(problem.xnumel)
+    if problem.layout == "columns":
+        x = min(pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel), 16 * problem.vector, kept)
+        r0 = min(pow2_ceil(inner), max(1, lanes // x))
+        x = min(kept, max(x, lanes // r0)) if inner <= r0 and outer == 1 else x
+        shape = [(x, r0)]
+    else:
+        r0 = min(pow2_ceil(inner + row_overhang(problem)), lanes)
+        shape = [(min(kept, max(1, lanes // r0)) if r0 <= SHORT_ROW and outer == 1 else 1, r0)]
+    found = []
+    for x, r0 in shape:
+        r1 = min(pow2_ceil(outer), max(1, lanes // (x * r0)), 64)
+        found.append(Tile(problem.layout, x, r0, r1))
+    return found
+
+
+def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
+    """Legal tiles, best guess first, no two the same."""
+    per_tile = min(target.max_tile, TILE_BYTES // problem.dtype.itemsize // (2 if problem.arity > 1 else 1))
+    if target.backend == "interpreter":
+        per_tile = target.max_tile
+    found = _thread_rows(problem, target)
+    for lanes in (per_tile, per_tile * 2, per_tile // 2):
+        for tile in _tiles(problem, target, max(1, min(lanes, target.max_tile))):
+            base = replace(tile, warps=max(1, min(8, tile.lanes // 512)))
+            shared = with_split(problem, target, base)
+            found += [shared, replace(shared, warps=max(1, shared.warps // 2))]
+            if shared.split > 1:
+                found += [replace(shared, split=max(1, shared.split // 2)), with_chain(problem, base)]
+    return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found))
+
+
+def with_chain(problem: Problem, tile: Tile) -> Tile:
+    """The fewest programs that keep a lane's chain short."""
+    _, tiles = tiles_of(problem, tile)
+    return replace(tile, split=max(1, -(-tiles // chain_limit(problem))))
+
+
+def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:
+    """More outputs a program where the grid would pass the device's limit."""
+    while -(-problem.xnumel // tile.x) * tile.split > target.max_programs and tile.lanes < target.max_tile:
+        tile = replace(tile, x=tile.x * 2)
+    return tile
+
+
+def canonical(problem: Problem, target: Target) -> Tile:
+    """For determinism="invariant": a tile that depends on the reduced axes and the op alone, not on how many outputs there are or where they lie."""
+    lanes = 1024
+    inner, outer = problem.reduced[-1].size, problem.rnumel // max(problem.reduced[-1].size, 1)
+    r0 = min(pow2_ceil(inner), lanes)
+    r1 = min(pow2_ceil(outer), lanes // r0)
+    tile = Tile(problem.layout, max(1, lanes // (r0 * r1)), r0, r1, plain=True)
+    _, tiles = tiles_of(problem, tile)
+    return replace(tile, split=max(1, -(-tiles // 16)) if target.tickets else 1)
+
+
+def select_configs(problem: Problem, target: Target | str) -> list[Any]:
+    """The `@triton.autotune` list for a problem: `triton.Config`s, best guess first (the first is what policy "heuristic" runs).
+
+    kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile).
+    """
+    import triton
+
+    return [
+        triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split}, num_warps=t.warps)
+        for t in candidates(problem, by_name(target))
+    ]
+
+
+def explain(problem: Problem, target: Target | str) -> str:
+    """One screen for a person: the regime, why, and the candidates in order."""
+    target = by_name(target)
+    why = {
+        "thread": "a row fits in one thread's registers: no collective at all",
+        "rows": "a reduced axis is contiguous: lanes run along it",
+        "columns": "a kept axis is contiguous: lanes run along it, the reduced axis is walked",
+        "strided": "no axis is contiguous",
+    }[regime(problem, target)]
+    lines = [
+        f"{problem.op} of {problem.dtype.name}: {problem.xnumel} outputs from {problem.rnumel} values each, {problem.nbytes / 2**20:.1f} MiB",
+        f"target: {target.name} ({target.cores} cores); the floor of reading it once is {problem.nbytes / target.bandwidth * 1e6:.1f} us",
+        f"regime: {regime(problem, target)} ({why})",
+        "candidates, best guess first:",
+    ]
+    for n, t in enumerate(candidates(problem, target)):
+        programs = -(-problem.xnumel // t.x) * t.split
+        lines.append(f"  {n}: XBLOCK={t.x} R0_BLOCK={t.r0} R1_BLOCK={t.r1} split={t.split} num_warps={t.warps}: {programs} programs")
+    return "\n".join(lines)
+
+
+def forced(problem: Problem, target: Target, name: str | None, split: int | None, config: dict[str, int]) -> Tile:
+    """The tile that `force` asks for; ValueError with the reason where it is illegal for the problem."""
+    legal = {"thread"} if _thread_rows(problem, target) else set()
+    legal |= {"rows", "columns", "strided"}
+    if name is not None and name not in legal:
+        raise ValueError(f"regime {name!r} is illegal here: it needs one short contiguous row an output (16 bytes, or 64 when aligned)")
+    if name == "thread":
+        tile = _thread_rows(problem, target)[0]
+    elif name is not None and name != problem.layout:
+        tile = simplest(problem, name, target)
+    else:
+        tile = next((t for t in candidates(problem, target) if t.regime != "thread" or split is None), None) or simplest(problem, problem.layout, target)
+    known = {"XBLOCK": "x", "R0_BLOCK": "r0", "R1_BLOCK": "r1", "SPLIT": "split", "num_warps": "warps"}
+    for key, value in config.items():
+        if key not in known:
+            raise ValueError(f"unknown config entry {key!r}: expected some of {', '.join(known)}")
+        if not isinstance(value, int) or value < 1 or (key != "SPLIT" and value & (value - 1)):
+            raise ValueError(f"config {key}={value!r} is illegal: a positive power of two is needed" + " (SPLIT: any positive integer)")
+    if config:
+        tile = replace(tile, unroll=0, **{known[k]: v for k, v in config.items()})
+    if split is not None:
+        tile = replace(tile, unroll=0, split=split)
+    if tile.lanes > 2**20:
+        raise ValueError(f"config is illegal: a tile of {tile.lanes} elements passes Triton's limit of {2**20}")
+    _, tiles = tiles_of(problem, tile)
+    if tile.split > 1 and not target.tickets:
+        raise ValueError(f"split={tile.split} is illegal on {target.name}: its programs cannot meet within a launch")
+    if tile.split > max(tiles, 1):
+        raise ValueError(f"split={tile.split} is illegal: the reduced axes make only {tiles} tiles of {tile.r1}x{tile.r0} for this problem")
+    return tile
+
+
+def simplest(problem: Problem, name: str, target: Target) -> Tile:
+    """A small plain tile of a regime: lanes along the reduced axis ("rows"), along the outputs ("columns"), or both ("strided")."""
+    x, r0 = {"rows": (1, 256), "columns": (256, 1), "strided": (16, 16), "thread": (128, 1)}[name]
+    return Tile(name, min(x, pow2_ceil(problem.xnumel)), min(r0, pow2_ceil(problem.reduced[-1].size)), plain=True)

@@ -1,0 +1,80 @@
+"""The end of a reduction: who owns an output, partial states in memory, and the one collective over the programs that share an output."""
+
+from .compat import jit, tl
+from .language import finalize, init, update
+
+
+@jit
+def store_state(p0, p1, p2, offsets, state, mask, OP: tl.constexpr):
+    if OP.arity == 1:
+        tl.store(p0 + offsets, state, mask=mask)
+    else:
+        tl.store(p0 + offsets, state[0], mask=mask)
+        tl.store(p1 + offsets, state[1], mask=mask)
+        if OP.arity == 3:
+            tl.store(p2 + offsets, state[2], mask=mask)
+
+
+@jit
+def load_state(p0, p1, p2, offsets, mask, OP: tl.constexpr):
+    """Past the first-level cache: another program wrote it during this launch."""
+    a = tl.load(p0 + offsets, mask=mask, other=0, cache_modifier=".cg")
+    if OP.arity == 1:
+        return a
+    else:
+        b = tl.load(p1 + offsets, mask=mask, other=0, cache_modifier=".cg")
+        if OP.arity == 2:
+            return a, b
+        else:
+            return a, b, tl.load(p2 + offsets, mask=mask, other=0, cache_modifier=".cg")
+
+
+@jit
+def fold_partials(p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr):
+    """The state of outputs `k` over all their slots, in the order of the slots."""
+    acc = init(OP, (XBLOCK, SBLOCK), OP.dtypes[0])
+    for first in range(0, slots, SBLOCK):
+        slot = first + tl.arange(0, SBLOCK)
+        live = mask[:, None] & (slot < slots)[None, :]
+        offsets = k[:, None] * k_stride + (slot * slot_stride)[None, :]
+        acc = update(acc, load_state(p0, p1, p2, offsets, live, OP), OP, mask=live, partial=True)
+    return finalize(acc, OP, axis=1, partial=True)
+
+
+@jit
+def arrive(ticket_ptr, slots):
+    """True for the last of `slots` programs that share an output tile; the ticket is then 0 again, as every launch finds it."""
+    tl.debug_barrier()  # all of this program's partials are written before its ticket counts
+    last = tl.atomic_add(ticket_ptr, 1, sem="acq_rel") == slots - 1
+    if last:
+        tl.store(ticket_ptr, 0)
+    return last
+
+
+@jit
+def constant(bits, state: tl.constexpr):
+    """A scalar of dtype `state` from its bits (a launch passes no floating-point numbers: their width would be guessed)."""
+    if state.is_floating():
+        if state.primitive_bitwidth == 64:
+            return bits.to(tl.int64).to(state, bitcast=True)
+        else:
+            return bits.to(tl.int32).to(state, bitcast=True)
+    else:
+        return bits.to(state)
+
+
+@jit
+def write_result(out_ptr, offsets, state, seed, count, mask, OP: tl.constexpr, SEED: tl.constexpr, ACCUMULATE: tl.constexpr, TRUTH: tl.constexpr):
+    """Combine the seed and the old output, each exactly once, finish and store."""
+    if ACCUMULATE:
+        old = tl.load(out_ptr + offsets, mask=mask, other=0).to(OP.dtypes[0])
+        state = update(state, old, OP, partial=True)
+    if SEED == "state":
+        state = update(state, tl.zeros_like(state) + constant(seed, OP.dtypes[0]), OP, partial=True)
+    elif SEED == "lift":
+        value = tl.zeros_like(state[0]) + constant(seed, OP.dtypes[0])
+        state = update(state, value, OP)
+    result = finalize(state, OP, axis=None, count=count)
+    if TRUTH:
+        result = (result != 0).to(tl.uint8)
+    tl.store(out_ptr + offsets, result.to(out_ptr.dtype.element_ty), mask=mask)

@@ -1,0 +1,73 @@
+"""Where things are: offsets of kept outputs and of tiles of the reduced axes, in elements from a base pointer.
+
+Kept outputs are numbered flat, `k`; the innermost kept axis has size `K0`, strides beyond it come as (outer, inner) pairs. Reduced positions are
+(outer, inner) pairs too. `DEEP` lists further axes as constants, innermost first: (size, stride of operand 0, of operand 1, ...).
+"""
+
+from .compat import jit, tl
+
+
+@jit
+def unravel_outer(outer, stride, NAXES: tl.constexpr, DEEP: tl.constexpr, OPERAND: tl.constexpr):
+    """Offset of flat position `outer` over all axes but the innermost: one axis with a run-time stride, or those of DEEP."""
+    if NAXES == 2:
+        return outer * stride
+    else:
+        offset = outer * 0
+        for axis in tl.static_range(len(DEEP)):
+            offset += (outer % DEEP[axis][0]) * DEEP[axis][1 + OPERAND]
+            outer = outer // DEEP[axis][0]
+        return offset
+
+
+@jit
+def kept_offsets(k, K0, outer_stride, inner_stride, NAXES: tl.constexpr, DEEP: tl.constexpr, OPERAND: tl.constexpr):
+    """Offsets of the outputs `k` in one operand."""
+    if NAXES == 1:
+        return k * inner_stride
+    else:
+        return unravel_outer(k // K0, outer_stride, NAXES, DEEP, OPERAND) + (k % K0) * inner_stride
+
+
+@jit
+def reduced_tile(t, inner_tiles, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, NAXES: tl.constexpr, WIDE: tl.constexpr):
+    """(outer, inner) positions of the lanes of reduced tile `t`; tiles of the inner axis come first."""
+    lane = tl.arange(0, R0_BLOCK * R1_BLOCK)
+    if WIDE:
+        lane = lane.to(tl.int64)
+        t = lane * 0 + t
+    if NAXES == 1:
+        return lane * 0, t * R0_BLOCK + lane
+    elif R1_BLOCK == 1:
+        return lane * 0 + t // inner_tiles, (t % inner_tiles) * R0_BLOCK + lane
+    else:
+        return (t // inner_tiles) * R1_BLOCK + lane // R0_BLOCK, (t % inner_tiles) * R0_BLOCK + lane % R0_BLOCK
+
+
+@jit
+def aligned_tile(start, column, R0, VEC: tl.constexpr, HEAD: tl.constexpr):
+    """A tile of contiguous rows read in whole vectors of VEC elements: (offsets, may be read, is a contribution, position in the row).
+
+    A row that does not start on a vector is read from the vector it starts in, and one that does not end on a vector to that vector's end: what
+    is read beyond the row lies in the same aligned 16 bytes as an element of it. Masks that change only between vectors keep the loads whole.
+    """
+    if HEAD:
+        head = start % VEC
+        end = (R0 + head + (VEC - 1)) // VEC * VEC
+        return (start - head) + column, column < end, (column >= head) & (column < R0 + head), column - head
+    else:
+        end = (R0 + (VEC - 1)) // VEC * VEC
+        return start + column, column < end, column < R0, column
+
+
+@jit
+def program_tile(K, XBLOCK: tl.constexpr, slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
+    """(output tile, slot) of this program: neighbours in the grid read neighbours in memory."""
+    pid = tl.program_id(0)
+    if not SHARED:
+        return pid, 0
+    elif SLOT_FAST:
+        return pid // slots, pid % slots
+    else:
+        output_tiles = tl.cdiv(K, XBLOCK)
+        return pid % output_tiles, pid // output_tiles

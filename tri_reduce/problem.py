@@ -1,0 +1,186 @@
+"""A reduction as kernels see it: kept and reduced axes with their strides, as few as the layout allows. Pure Python, no device.
+
+`coalesce` turns the dims of a tensor into axes: size-1 dims vanish, neighbours whose strides agree in every operand merge, and the axis with the
+smallest input stride comes last (innermost), wherever it stood in the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from . import dtypes
+
+
+class Axis(NamedTuple):
+    """`size` elements with a stride, in elements, in each operand: the input first, then what the kernel takes beside it."""
+
+    size: int
+    strides: tuple[int, ...]
+
+
+def coalesce(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
+    """The fewest axes, outermost first, that visit the same elements of every operand.
+
+    Args:
+        sizes: one for each dim.
+        strides: for each operand, one stride for each dim. The first operand decides the order; its broadcast dims (stride 0) go outermost.
+
+    Returns:
+        At least one axis: (1, zeros) for a scalar, (0, zeros) where any size is 0.
+
+    Example:
+        >>> coalesce((32, 56, 64), [(3584, 64, 1)])
+        (Axis(size=114688, strides=(1,)),)
+        >>> coalesce((4, 5), [(1, 8)])
+        (Axis(size=5, strides=(8,)), Axis(size=4, strides=(1,)))
+    """
+    if 0 in sizes:
+        return (Axis(0, (0,) * len(strides)),)
+    axes = [Axis(n, tuple(s[d] for s in strides)) for d, n in enumerate(sizes) if n != 1]
+    axes.sort(key=lambda a: (a.strides[0] != 0, *(-s for s in a.strides)))
+    merged: list[Axis] = []
+    for axis in axes:
+        if merged and all(o == i * axis.size for o, i in zip(merged[-1].strides, axis.strides, strict=True)):
+            axis = Axis(merged.pop().size * axis.size, axis.strides)
+        merged.append(axis)
+    return tuple(merged) or (Axis(1, (0,) * len(strides)),)
+
+
+def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    strides, step = [], 1
+    for n in reversed(sizes):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What decides which kernel runs, with which tile.
+
+    op: "sum", ..., or "gemv". dtype: of the elements read. kept: axes with strides of (input, second operand, [y,] output). reduced: axes with
+    strides of (input, second operand, logical position). shift: elements from a 16-byte boundary to the input's first element.
+    masked: the second operand is a `where`.
+    """
+
+    op: str
+    dtype: dtypes.DType
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    shift: int = 0
+    masked: bool = False
+    arity: int = 1
+
+    @property
+    def xnumel(self) -> int:
+        """Number of outputs."""
+        return math.prod(a.size for a in self.kept)
+
+    @property
+    def rnumel(self) -> int:
+        """Contributions to each output."""
+        return math.prod(a.size for a in self.reduced)
+
+    @property
+    def layout(self) -> str:
+        """Which axis is contiguous in the input: "rows" (a reduced one), "columns" (a kept one) or "strided" (none)."""
+        if self.reduced[-1].strides[0] == 1 and self.reduced[-1].size > 1:
+            return "rows"
+        return "columns" if self.kept[-1].strides[0] == 1 and self.kept[-1].size > 1 else "strided"
+
+    @property
+    def vector(self) -> int:
+        """Elements in 16 bytes."""
+        return 16 // self.dtype.itemsize
+
+    @property
+    def aligned_rows(self) -> bool:
+        """Every row starts on a 16-byte boundary."""
+        outer = [a.strides[0] for a in (*self.kept, *self.reduced[:-1])]
+        return self.shift % self.vector == 0 and all(s % self.vector == 0 for s in outer)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of input read once."""
+        return self.xnumel * self.rnumel * self.dtype.itemsize
+
+    @property
+    def wide(self) -> bool:
+        """Some size, offset or position needs 64 bits (a tile's overhang included)."""
+        operands = len(self.kept[0].strides)
+        extents = [self.shift * (o == 0) + sum((a.size - 1) * abs(a.strides[o]) for a in self.kept) for o in range(operands)]
+        inner = [sum((a.size - 1) * abs(a.strides[o]) for a in self.reduced) for o in range(len(self.reduced[0].strides))]
+        both = [e + (inner[o] if o < len(inner) and o < 2 else 0) for o, e in enumerate(extents)]
+        return max(*both, *inner, self.xnumel, self.rnumel) >= 2**31 - 2**22
+
+
+def describe(op: str, shape: Sequence[int], dim: int | Sequence[int] | None = -1, dtype: torch.dtype | str = "fp32", trans: bool = False) -> Problem:
+    """The problem of a contiguous input: what `tri_reduce.reduce(x, op, dim)` or, for "gemv" with shape (M, K), `gemv(a, x)` would plan.
+
+    Raises:
+        ValueError: an unknown op or dtype, or a shape that is not one.
+        IndexError: a dim out of range.
+
+    Example:
+        >>> describe("sum", (64, 401408), 1).layout
+        'rows'
+    """
+    kind = dtypes.named(dtype) if isinstance(dtype, str) else dtypes.of(dtype)
+    if any(not isinstance(n, int) or n < 0 for n in shape):
+        raise ValueError(f"shape must be non-negative integers, got {tuple(shape)}")
+    strides = contiguous_strides(shape)
+    if op == "gemv":
+        if len(shape) != 2:
+            raise ValueError(f"gemv: shape must be (M, K), got {tuple(shape)}")
+        m, k = (1, 0) if trans else (0, 1)
+        kept = coalesce([shape[m]], [[strides[m]], [0], [1], [1]])
+        return Problem("gemv", kind, kept, coalesce([shape[k]], [[strides[k]], [1]]))
+    from .monoids import lookup
+
+    monoid = lookup(op)
+    dims = tuple(range(len(shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    for d in dims:
+        if not -max(len(shape), 1) <= d < max(len(shape), 1):
+            raise IndexError(f"dim {d} is out of range for a shape of {len(shape)} dims")
+    reduced_dims = {d % max(len(shape), 1) for d in dims} or set(range(len(shape)))
+    return of_strides(op, kind, shape, sorted(reduced_dims & set(range(len(shape)))), strides, None, None, indexed=monoid.indexed, arity=len(monoid.identity_for(kind.torch)))
+
+
+def of_strides(
+    op: str,
+    dtype: dtypes.DType,
+    sizes: Sequence[int],
+    dims: Sequence[int],
+    strides: Sequence[int],
+    where: Sequence[int] | None,
+    out: Sequence[int] | None,
+    *,
+    shift: int = 0,
+    indexed: bool = False,
+    idempotent: bool = False,
+    arity: int = 1,
+) -> Problem:
+    """The problem of reducing `dims` (distinct, non-negative, sorted) of a strided input.
+
+    Args:
+        where: strides of a mask that is broadcast to `sizes`, or None.
+        out: strides of the output's dims (the kept ones, in order), or None for a contiguous output.
+        indexed: the result is a position, so reduced axes merge only where logical positions do as well.
+        idempotent: a broadcast reduced dim need not be read again.
+    """
+    kept_dims = [d for d in range(len(sizes)) if d not in dims]
+    kept_sizes, reduced_sizes = [sizes[d] for d in kept_dims], [sizes[d] for d in dims]
+    mask = where if where is not None else (0,) * len(sizes)
+    out = contiguous_strides(kept_sizes) if out is None else out
+    positions = contiguous_strides(reduced_sizes) if indexed else (0,) * len(dims)
+    if idempotent and not indexed:
+        reduced_sizes = [min(n, 1) if strides[d] == 0 and mask[d] == 0 else n for d, n in zip(dims, reduced_sizes, strict=True)]
+    kept = coalesce(kept_sizes, [[strides[d] for d in kept_dims], [mask[d] for d in kept_dims], out])
+    reduced = coalesce(reduced_sizes, [[strides[d] for d in dims], [mask[d] for d in dims], positions])
+    return Problem(op, dtype, kept, reduced, shift, where is not None, arity)

@@ -1,0 +1,223 @@
+"""From a problem and a tile to one kernel: which function, which arguments are constants, what the compiler may assume of the rest.
+
+A `Specialization` is everything that `triton.compile` needs and no tensor; `launch.py` runs it, `verify.py` inspects it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import dtypes
+from .configs import Tile, pow2_ceil, tiles_of
+from .kernels.compat import tl
+from .kernels.gemv import gemv_kernel
+from .kernels.reduce import reduce_kernel
+from .monoids import DeviceOp
+from .problem import Axis, Problem
+
+POINTERS = ("x_ptr", "where_ptr", "a_ptr", "y_ptr", "out_ptr", "p0", "p1", "p2", "ticket_ptr")
+ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
+_UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "i_r0")
+_SCALARS = ("seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
+_NAMES = {tl.float32: "fp32", tl.float64: "fp64", tl.int32: "i32", tl.int64: "i64"} if hasattr(tl.float32, "name") else {}
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """A kernel with its constants. `values` has the run-time integers, in order of the signature; `slots` programs share an output."""
+
+    fn: Any
+    signature: tuple[tuple[str, str], ...]
+    constexprs: tuple[tuple[str, Any], ...]
+    divisible: tuple[str, ...]
+    warps: int
+    values: tuple[tuple[str, int], ...]
+    programs: int
+    slots: int
+    outputs: int
+    output_tiles: int
+    op: DeviceOp
+    tile: Tile
+
+    @property
+    def attrs(self) -> dict[tuple[int], list[list[Any]]]:
+        """What `ASTSource` takes: the arguments that are multiples of 16."""
+        names = self.fn.arg_names
+        return {(names.index(n),): [["tt.divisibility", 16]] for n in self.divisible}
+
+    @property
+    def num_reduce(self) -> int:
+        """`tt.reduce` operations in the kernel: the folds of a program, and once more those of the last to arrive."""
+        return self.op.folds * (2 if dict(self.constexprs)["SINK"] == "split" else 1)
+
+
+def bits_of(value: float, dtype: Any) -> int:
+    """The scalar as the bits of a device dtype: kernels take no floating-point arguments."""
+    if dtype == tl.float64:
+        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+    if dtype == tl.float32:
+        return int(struct.unpack("<i", struct.pack("<f", torch.tensor(value, dtype=torch.float32).item()))[0])
+    return int(value)
+
+
+def _axis_values(prefixes: str, axes: tuple[Axis, ...], letter: str) -> dict[str, int]:
+    """{"x_k0": ..., "x_k1": ...}: strides of the innermost axis and, where there are just two, of the other."""
+    found = {}
+    for operand, prefix in enumerate(prefixes):
+        found[f"{prefix}_{letter}0"] = axes[-1].strides[operand]
+        if len(axes) == 2:
+            found[f"{prefix}_{letter}1"] = axes[0].strides[operand]
+    return found
+
+
+def _deep(axes: tuple[Axis, ...]) -> tuple[tuple[int, ...], ...]:
+    """The axes that have no run-time strides: all but the innermost, innermost first, where there are more than two."""
+    return tuple((a.size, *a.strides) for a in reversed(axes[:-1])) if len(axes) > 2 else ()
+
+
+def _specialize(fn: Any, pointers: dict[str, str], ints: dict[str, int], constants: dict[str, Any], *, wide: bool, hints: bool, **rest: Any) -> Specialization:
+    signature, constexprs, divisible, values = [], [], [], []
+    for name in fn.arg_names:
+        if name in pointers:
+            signature.append((name, "*" + pointers[name]))
+            if name in ALIGNED:
+                divisible.append(name)
+        elif name in constants:
+            signature.append((name, "constexpr"))
+            constexprs.append((name, constants[name]))
+        elif name not in ints or (ints[name] == 0 and name not in _SCALARS) or (ints[name] == 1 and name in _UNIT_STRIDES):
+            signature.append((name, "constexpr"))
+            constexprs.append((name, ints.get(name)))
+        else:
+            value = ints[name]
+            signature.append((name, "i64" if wide or not -(2**31) <= value < 2**31 else "i32"))
+            values.append((name, value))
+            if hints and value % 16 == 0:
+                divisible.append(name)
+    return Specialization(fn, tuple(signature), tuple(constexprs), tuple(divisible), values=tuple(values), **rest)
+
+
+def _common(problem: Problem, tile: Tile, sink: str, slots: int) -> tuple[dict[str, int], dict[str, Any]]:
+    """The integers and constants that both kernels share."""
+    inner_tiles, tiles = tiles_of(problem, tile)
+    chunk = -(-tiles // tile.split) if tiles else 0
+    single = len(problem.reduced) == 1
+    unroll = tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
+    vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
+    ints = {
+        "shift": problem.shift,
+        "K": problem.xnumel,
+        "K0": problem.kept[-1].size,
+        "R0": problem.reduced[-1].size,
+        "inner_tiles": inner_tiles,
+        "tiles": tiles,
+        "chunk": chunk,
+        "slots": slots,
+    }
+    unused = [("K0", len(problem.kept) == 1), ("inner_tiles", single), ("slots", sink == "own")]
+    for name in (n for n, is_unused in unused if is_unused):
+        del ints[name]
+    constants = {
+        "KEPT": min(len(problem.kept), 3),
+        "WIDE": problem.wide,
+        "VEC": vector,
+        "HEAD": vector > 1 and not problem.aligned_rows,
+        "SINK": sink,
+        "SLOT_FAST": problem.layout != "columns",
+        "TILES": unroll,
+        "EVICT": "evict_first",
+        "XBLOCK": tile.x,
+        "R0_BLOCK": tile.r0,
+        "SBLOCK": min(pow2_ceil(slots), max(1, 4096 // tile.x), 1024),
+    }
+    return ints, constants
+
+
+def of_reduce(
+    problem: Problem,
+    tile: Tile,
+    op: DeviceOp,
+    out: dtypes.DType,
+    *,
+    precast: dtypes.DType | None = None,
+    seed: float | None = None,
+    seed_kind: str | None = None,
+    accumulate: bool = False,
+    slot_count: int = 0,
+) -> Specialization:
+    """The reduce kernel for a problem. `slot_count`: states stay in that many slots an output (a Reducer's) and nothing is finished."""
+    sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
+    slots = slot_count or tile.split
+    single = len(problem.reduced) == 1
+    ints, constants = _common(problem, tile, sink, slots)
+    ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
+    ints |= _axis_values("xwo", problem.kept, "k") | _axis_values("xwi", problem.reduced, "r")
+    constants |= {
+        "OP": op,
+        "PRECAST": None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
+        "REDUCED": min(len(problem.reduced), 3),
+        "DEEP_KEPT": _deep(problem.kept),
+        "DEEP_REDUCED": _deep(problem.reduced),
+        "MASKED": problem.masked,
+        "SEED": seed_kind if seed is not None else None,
+        "ACCUMULATE": accumulate,
+        "TRUTH": out.name == "bool" and not slot_count,
+        "R1_BLOCK": tile.r1,
+    }
+    if op.finish_extra != "count":
+        del ints["count"]
+    if single:
+        del ints["R1"]
+    if seed is not None:
+        ints["seed"] = bits_of(seed, op.partial.dtypes[0])
+    pointers = {"x_ptr": problem.dtype.storage}
+    if problem.masked:
+        pointers["where_ptr"] = "u8"
+    if sink != "slot":
+        pointers["out_ptr"] = out.storage
+    if sink != "own":
+        pointers |= {f"p{n}": _NAMES[d] for n, d in enumerate(op.partial.dtypes)}
+    if sink == "split":
+        pointers["ticket_ptr"] = "i32"
+    output_tiles = -(-problem.xnumel // tile.x)
+    return _specialize(
+        reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
+        programs=output_tiles * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=output_tiles, op=op, tile=tile,
+    )  # fmt: skip
+
+
+def of_gemv(problem: Problem, tile: Tile, op: DeviceOp, x: dtypes.DType, out: dtypes.DType, alpha: float, beta: float) -> Specialization:
+    """The gemv kernel for a problem whose operands are a, x, y and out."""
+    sink = "split" if tile.split > 1 else "own"
+    ints, constants = _common(problem, tile, sink, tile.split)
+    ints |= _axis_values("axyo", problem.kept, "k") | _axis_values("ax", problem.reduced, "r")
+    constants |= {
+        "OP": op,
+        "DEEP": _deep(problem.kept),
+        "SCALED": alpha != 1,
+        "ADDS": beta != 0,
+        "SHARED_X": all(a.strides[1] == 0 for a in problem.kept),
+    }
+    if alpha != 1:
+        ints["alpha"] = bits_of(alpha, op.dtypes[0])
+    if beta != 0:
+        ints["beta"] = bits_of(beta, op.dtypes[0])
+    pointers = {"a_ptr": problem.dtype.storage, "x_ptr": x.storage, "out_ptr": out.storage}
+    if beta != 0:
+        pointers["y_ptr"] = out.storage
+    if sink == "split":
+        pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
+    output_tiles = -(-problem.xnumel // tile.x)
+    found = _specialize(
+        gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
+        programs=output_tiles * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op, tile=tile,
+    )  # fmt: skip
+    return found
+
+
+def _triton_dtype(dtype: dtypes.DType) -> Any:
+    return getattr(tl, str(dtype.torch).removeprefix("torch."))

@@ -1,0 +1,111 @@
+"""Hardware facts. The only place that knows which backend this is: a Target is data, and the selector asks it for numbers, not for a name."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass, replace
+
+import torch
+
+from .kernels.compat import HAS_TRITON, triton
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of device.
+
+    cores: multiprocessors (CUDA), compute units (ROCm) or vector cores (Ascend). bandwidth: bytes a second that a plain read reaches.
+    max_programs: programs in one launch. max_tile: elements in one tile. warp: threads in a warp, 0 where there are none.
+    arch: what the compiler is told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
+    """
+
+    name: str
+    backend: str
+    arch: int | str
+    warp: int
+    cores: int
+    bandwidth: float
+    max_programs: int = 2**31 - 1
+    max_tile: int = 16384
+    tickets: bool = True
+    wide_floats: bool = True
+
+    @property
+    def key(self) -> str:
+        """Names the kind of device: what is tuned on one is not used on another."""
+        return f"{self.name}-{self.backend}-{self.arch}-{self.cores}"
+
+
+H200 = Target("h200", "cuda", 90, 32, 132, 4.4e12)
+_KNOWN = {
+    "h200": H200,
+    "h100": replace(H200, name="h100", bandwidth=3.0e12),
+    "a100": replace(H200, name="a100", arch=80, cores=108, bandwidth=1.8e12),
+    "b200": replace(H200, name="b200", arch=100, cores=148, bandwidth=7.0e12),
+    "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1),
+    "ascend": Target("ascend", "npu", "Ascend910B3", 0, 40, 1.2e12, max_programs=65535, tickets=False, wide_floats=False),
+    "interpreter": Target("interpreter", "interpreter", 0, 32, 2, 1e9, max_tile=4096),
+}
+_ALIASES = {"cuda:90": "h200", "cuda:80": "a100", "cuda:100": "b200", "hip:gfx942": "mi300x", "ascend910b3": "ascend"}
+
+
+def by_name(name: str | Target) -> Target:
+    """A known target: ValueError lists the names.
+
+    Example:
+        >>> by_name("h200").cores
+        132
+    """
+    if isinstance(name, Target):
+        return name
+    found = _KNOWN.get(_ALIASES.get(name.lower(), name.lower()))
+    if found is None:
+        raise ValueError(f"unknown target {name!r}: expected one of {', '.join([*_KNOWN, *_ALIASES])}")
+    return found
+
+
+def interpreting() -> bool:
+    """Triton's interpreter runs the kernels (TRITON_INTERPRET=1, read when the kernels are first imported)."""
+    from .kernels.reduce import reduce_kernel
+
+    return HAS_TRITON and type(reduce_kernel).__name__ == "InterpretedFunction"
+
+
+def runs_kernels(device: torch.device) -> bool:
+    """Tensors of this device go to the kernels (True) or to the reference in torch (False: CPU without the interpreter, and meta)."""
+    return device.type in ("cuda", "npu") or (device.type == "cpu" and interpreting())
+
+
+@functools.cache
+def of_device(device_type: str, index: int) -> Target:
+    """The target that a tensor's device is."""
+    if device_type == "cpu" or interpreting():
+        return _KNOWN["interpreter"]
+    if not HAS_TRITON:
+        raise RuntimeError("tri_reduce needs Triton for tensors of a GPU: pip install 'tri-reduce[cuda]'")
+    if device_type == "npu":
+        return _KNOWN["ascend"]
+    facts = torch.cuda.get_device_properties(index)
+    name = facts.name.lower()
+    known = next((t for key, t in _KNOWN.items() if key in name), None)
+    if known is not None and known.cores == facts.multi_processor_count:
+        return known
+    if torch.version.hip:
+        return Target(name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1)
+    return Target(name, "cuda", facts.major * 10 + facts.minor, 32, facts.multi_processor_count, 1e12)
+
+
+def compiler_target(target: Target) -> object:
+    """What `triton.compile` takes."""
+    from triton.backends.compiler import GPUTarget
+
+    return GPUTarget(target.backend, target.arch, target.warp)
+
+
+def interpreter_requested() -> bool:
+    """TRITON_INTERPRET is set in the environment."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+__all__ = ["H200", "Target", "by_name", "compiler_target", "interpreter_requested", "interpreting", "of_device", "runs_kernels", "triton"]
