@@ -130,7 +130,8 @@ def test_torchs_own_samples_agree(info, dtype, device):
 @pytest.mark.parametrize("name", SHARED)
 def test_torchs_own_error_samples_are_errors_here(name, device):
     errors = list(OPINFOS[name].error_inputs(device)) if OPINFOS[name].error_inputs_func else []
-    errors = [e for e in errors if "out" not in e.sample_input.kwargs]
+    # torch limits its own kernels to 64 dims and `out` to one dtype; the contract here does neither
+    errors = [e for e in errors if "out" not in e.sample_input.kwargs and e.sample_input.input.dim() <= 64]
     if not errors:
         pytest.skip("torch has no error samples for this op")
     for e in errors:

@@ -99,7 +99,7 @@ def test_a_float_result_into_an_integer_out_is_a_type_error_and_writes_nothing(o
 
 
 def test_out_on_another_device_is_an_error(device):
-    with pytest.raises((RuntimeError, ValueError), match=r"(?i)device"):
+    with pytest.raises((RuntimeError, ValueError), match=rf"(?s)meta.*{device}|{device}.*meta"):
         reduce(torch.ones(3, 5, device=device), "sum", 1, out=torch.empty(3, device="meta"))
 
 
@@ -150,7 +150,7 @@ def test_accumulate_without_out_is_an_error_that_says_out(device):
 def test_a_seed_enters_exactly_once_whatever_the_split(op, split, device):
     x, seed, want, dtype = exact_case(op, device)
     pad = {"prod": 1, "min": 9, "all": 1, "and": -1}.get(op, 0)
-    row = torch.cat([x, torch.full((4093,), pad, device=device, dtype=x.dtype)])
+    row = torch.cat([x, torch.full((65533,), pad, device=device, dtype=x.dtype)])
     rows = torch.stack([row, row.flip(0)])
     if split is None:
         got = reduce(rows, op, 1, initial=seed)

@@ -106,6 +106,14 @@ class Problem:
         return self.shift % self.vector == 0 and all(s % self.vector == 0 for s in outer)
 
     @property
+    def column_vector(self) -> int:
+        """Elements of contiguous outputs that one load may read: 16 bytes where all other strides are multiples of that, else one element."""
+        inner, *outer = reversed(self.kept)
+        others = [a.strides[0] for a in (*outer, *self.reduced)]
+        fits = self.layout == "columns" and self.shift == 0 and all(s % self.vector == 0 for s in others)
+        return self.vector if fits and (not outer or inner.size % self.vector == 0) else 1
+
+    @property
     def nbytes(self) -> int:
         """Bytes of input read once."""
         return self.xnumel * self.rnumel * self.dtype.itemsize

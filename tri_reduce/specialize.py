@@ -126,6 +126,9 @@ def _common(problem: Problem, tile: Tile, sink: str, slots: int) -> tuple[dict[s
         "WIDE": problem.wide,
         "VEC": vector,
         "HEAD": vector > 1 and not problem.aligned_rows,
+        "X_VEC": 1 if tile.plain else problem.column_vector,
+        "FULL_X": problem.xnumel % tile.x == 0,
+        "FULL_R": _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
         "SINK": sink,
         "SLOT_FAST": problem.layout != "columns",
         "TILES": unroll,
@@ -135,6 +138,14 @@ def _common(problem: Problem, tile: Tile, sink: str, slots: int) -> tuple[dict[s
         "SBLOCK": min(pow2_ceil(slots), max(1, 4096 // tile.x), 1024),
     }
     return ints, constants
+
+
+def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:
+    """Every lane of every tile is a contribution: nothing is masked along the reduced axes."""
+    inner = problem.reduced[-1].size
+    outer = problem.rnumel // max(inner, 1)
+    ragged = problem.layout == "rows" and not problem.aligned_rows and not tile.plain
+    return tiles == walked > 0 and not ragged and inner % tile.r0 == 0 and outer % tile.r1 == 0
 
 
 def of_reduce(

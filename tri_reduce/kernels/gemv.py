@@ -3,25 +3,31 @@
 from .combine import arrive, constant, fold_partials, store_state
 from .compat import jit, tl
 from .language import finalize, init, update
-from .tiles import aligned_tile, kept_offsets, program_tile, reduced_tile
+from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile
 
 
 @jit
 def update_tile(
-    acc, t, a_ptr, x_ptr, a_row, x_row, live, R0, a_r0, x_r0, OP: tl.constexpr, R0_BLOCK: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr,
-    SHARED_X: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
+    acc, t, a_ptr, x_ptr, a_row, x_row, live, reach, R0, a_r0, x_r0, OP: tl.constexpr, R0_BLOCK: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr,
+    X_VEC: tl.constexpr, FULL_R: tl.constexpr, SHARED_X: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
 ):  # fmt: skip
     """Read tile `t` of the rows, multiply it by the vector's part and combine it into the accumulator."""
     column = reduced_tile(t, 1, R0_BLOCK, 1, 1, WIDE)[1][None, :]
     if VEC > 1:
         offsets, readable, valid, inner = aligned_tile(a_row[:, None], column, R0, VEC, HEAD)
     else:
-        offsets, readable, valid, inner = a_row[:, None] + column * a_r0, column < R0, column < R0, column
-    a = tl.load(a_ptr + offsets, mask=readable & live[:, None], other=0, eviction_policy=EVICT)
-    if SHARED_X and not HEAD:
+        offsets, readable, valid, inner = a_row[:, None] + multiple_of(column * a_r0, X_VEC), column < R0, column < R0, column
+    if FULL_R:
+        readable, valid = reach[:, None], live[:, None]
+    else:
+        readable, valid = readable & reach[:, None], valid & live[:, None]
+    a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=EVICT)
+    if SHARED_X and FULL_R:
+        x = tl.load(x_ptr + inner * x_r0)
+    elif SHARED_X and not HEAD:
         x = tl.load(x_ptr + inner * x_r0, mask=inner < R0, other=0)
     else:
-        x = tl.load(x_ptr + x_row[:, None] + inner * x_r0, mask=valid & live[:, None], other=0)
+        x = tl.load(x_ptr + x_row[:, None] + inner * x_r0, mask=valid, other=0)
     return update(acc, a.to(OP.cast) * x.to(OP.cast), OP, mask=valid)
 
 
@@ -30,7 +36,7 @@ def gemv_kernel(
     a_ptr, x_ptr, y_ptr, out_ptr, p0, ticket_ptr, alpha, beta, shift, K, K0, R0, a_k1, a_k0, x_k1, x_k0, y_k1, y_k0, o_k1, o_k0,
     a_r0, x_r0, tiles, chunk, slots,
     OP: tl.constexpr, KEPT: tl.constexpr, DEEP: tl.constexpr, SCALED: tl.constexpr, ADDS: tl.constexpr, SHARED_X: tl.constexpr, WIDE: tl.constexpr,
-    VEC: tl.constexpr, HEAD: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, EVICT: tl.constexpr,
+    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, EVICT: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
     """Outputs are the rows of all batches. `SCALED`: alpha is not 1. `ADDS`: beta is not 0 (y is read only then)."""
@@ -38,16 +44,20 @@ def gemv_kernel(
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
     if WIDE:
         k = tile.to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
-    live = k < K
+    live, reach = columns(k, K, X_VEC, FULL_X)
+    if KEPT > 1:
+        K0 = multiple_of(K0, X_VEC)
+    if KEPT == 2:
+        a_k1 = multiple_of(a_k1, X_VEC)
     a_row = kept_offsets(k, K0, a_k1, a_k0, KEPT, DEEP, 0) + shift
     x_row = kept_offsets(k, K0, x_k1, x_k0, KEPT, DEEP, 1)
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, slot * chunk + t, a_ptr, x_ptr, a_row, x_row, live, R0, a_r0, x_r0, OP, R0_BLOCK, VEC, HEAD, SHARED_X, WIDE, EVICT)
+            acc = update_tile(acc, slot * chunk + t, a_ptr, x_ptr, a_row, x_row, live, reach, R0, a_r0, x_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, SHARED_X, WIDE, EVICT)
     else:
         for t in range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles)):
-            acc = update_tile(acc, t, a_ptr, x_ptr, a_row, x_row, live, R0, a_r0, x_r0, OP, R0_BLOCK, VEC, HEAD, SHARED_X, WIDE, EVICT)
+            acc = update_tile(acc, t, a_ptr, x_ptr, a_row, x_row, live, reach, R0, a_r0, x_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, SHARED_X, WIDE, EVICT)
     total = finalize(acc, OP, axis=1)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, KEPT, DEEP, SCALED, ADDS)

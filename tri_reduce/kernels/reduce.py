@@ -6,34 +6,37 @@ One body serves every regime: which axis is contiguous, how long it is and how m
 from .combine import arrive, constant, fold_partials, load_state, store_state, write_result
 from .compat import jit, tl
 from .language import finalize, init, update
-from .tiles import aligned_tile, kept_offsets, program_tile, reduced_tile, unravel_outer
+from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, unravel_outer
 
 
 @jit
 def update_tile(
-    acc, t, x_ptr, where_ptr, x_row, where_row, live, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
     OP: tl.constexpr, PRECAST: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, REDUCED: tl.constexpr,
-    DEEP: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr, MASKED: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
+    DEEP: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_R: tl.constexpr, MASKED: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
 ):  # fmt: skip
     """Read reduced tile `t` of the rows and combine it into the accumulator."""
     outer, inner = reduced_tile(t, inner_tiles, R0_BLOCK, R1_BLOCK, REDUCED, WIDE)
     outer, inner = outer[None, :], inner[None, :]
-    start = x_row[:, None]
+    start = outer * 0
     if REDUCED > 1:
-        start += unravel_outer(outer, x_r1, REDUCED, DEEP, 0)
+        start = unravel_outer(outer, x_r1, REDUCED, DEEP, 0)
     if VEC > 1:
-        offsets, readable, valid, inner = aligned_tile(start, inner, R0, VEC, HEAD)
+        offsets, readable, valid, inner = aligned_tile(x_row[:, None] + start, inner, R0, VEC, HEAD)
     else:
-        offsets, readable, valid = start + inner * x_r0, inner < R0, inner < R0
-    if R1_BLOCK > 1:
-        readable, valid = readable & (outer < R1), valid & (outer < R1)
-    valid &= live[:, None]
+        offsets, readable, valid = x_row[:, None] + multiple_of(start + inner * x_r0, X_VEC), inner < R0, inner < R0
+    if FULL_R:
+        readable, valid = reach[:, None], live[:, None]
+    else:
+        if R1_BLOCK > 1:
+            readable, valid = readable & (outer < R1), valid & (outer < R1)
+        readable, valid = readable & reach[:, None], valid & live[:, None]
     if MASKED:
         where_offsets = where_row[:, None] + inner * w_r0
         if REDUCED > 1:
             where_offsets += unravel_outer(outer, w_r1, REDUCED, DEEP, 1)
         valid &= tl.load(where_ptr + where_offsets, mask=valid, other=0) != 0
-    value = tl.load(x_ptr + offsets, mask=readable & live[:, None], other=0, eviction_policy=EVICT)
+    value = tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy=EVICT)
     if PRECAST is not None:
         value = value.to(PRECAST)
     if OP.shifted:
@@ -53,15 +56,20 @@ def reduce_kernel(
     x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
     OP: tl.constexpr, PRECAST: tl.constexpr, KEPT: tl.constexpr, REDUCED: tl.constexpr, DEEP_KEPT: tl.constexpr, DEEP_REDUCED: tl.constexpr,
     MASKED: tl.constexpr, SEED: tl.constexpr, ACCUMULATE: tl.constexpr, TRUTH: tl.constexpr, WIDE: tl.constexpr,
-    VEC: tl.constexpr, HEAD: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, EVICT: tl.constexpr,
+    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, EVICT: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
     """SINK "own": a program owns its outputs. "split": `slots` programs share them, the last to arrive folds. "slot": states stay in slots."""
+    PARTIAL: tl.constexpr = OP.partial
     tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", SLOT_FAST)
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
     if WIDE:
         k = tile.to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
-    live = k < K
+    live, reach = columns(k, K, X_VEC, FULL_X)
+    if KEPT > 1:
+        K0 = multiple_of(K0, X_VEC)
+    if KEPT == 2:
+        x_k1 = multiple_of(x_k1, X_VEC)
     x_row = kept_offsets(k, K0, x_k1, x_k0, KEPT, DEEP_KEPT, 0) + shift
     where_row = x_row
     if MASKED:
@@ -73,26 +81,30 @@ def reduce_kernel(
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, slot * chunk + t, x_ptr, where_ptr, x_row, where_row, live, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                              i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, MASKED,
+            acc = update_tile(acc, slot * chunk + t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
+                              i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, X_VEC, FULL_R, MASKED,
                               WIDE, EVICT)  # fmt: skip
     else:
         for t in range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles)):
-            acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                              i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, MASKED,
+            acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
+                              i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, X_VEC, FULL_R, MASKED,
                               WIDE, EVICT)  # fmt: skip
     state = finalize(acc, OP, axis=1, partial=True)
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
-        state = state[0].to(OP.partial.dtypes[0]) + origin.to(OP.partial.dtypes[0]), state[1].to(OP.partial.dtypes[0]), state[2].to(OP.partial.dtypes[0])
+        wide: tl.constexpr = PARTIAL.dtypes[0]
+        state = state[0].to(wide) + origin.to(wide), state[1].to(wide), state[2].to(wide)
+    out_offsets = k
+    if SINK != "slot":
+        out_offsets = kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 2)
     if SINK == "own":
-        write_result(out_ptr, kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 2), state, seed, count, live, OP.partial, SEED, ACCUMULATE, TRUTH)
+        write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, ACCUMULATE, TRUTH)
     else:
         offsets = k * slots + slot if SLOT_FAST else slot * K + k
         if SINK == "slot":
-            old = load_state(p0, p1, p2, offsets, live, OP.partial)
-            store_state(p0, p1, p2, offsets, update(old, state, OP.partial, partial=True), live, OP.partial)
+            old = load_state(p0, p1, p2, offsets, live, PARTIAL)
+            store_state(p0, p1, p2, offsets, update(old, state, PARTIAL, partial=True), live, PARTIAL)
         else:
-            store_state(p0, p1, p2, offsets, state, live, OP.partial)
+            store_state(p0, p1, p2, offsets, state, live, PARTIAL)
             if arrive(ticket_ptr + tile, slots):
-                state = fold_partials(p0, p1, p2, k, slots, slots if SLOT_FAST else 1, 1 if SLOT_FAST else K, live, OP.partial, XBLOCK, SBLOCK)
-                write_result(out_ptr, kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 2), state, seed, count, live, OP.partial, SEED, ACCUMULATE, TRUTH)
+                state = fold_partials(p0, p1, p2, k, slots, slots if SLOT_FAST else 1, 1 if SLOT_FAST else K, live, PARTIAL, XBLOCK, SBLOCK)
+                write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, ACCUMULATE, TRUTH)

@@ -30,6 +30,14 @@ def kept_offsets(k, K0, outer_stride, inner_stride, NAXES: tl.constexpr, DEEP: t
 
 
 @jit
+def columns(k, K, VEC: tl.constexpr, FULL: tl.constexpr):
+    """(outputs that exist, outputs that may be read): the last vector of contiguous outputs is read whole. FULL: tiles end where outputs do."""
+    if FULL:
+        return tl.full(k.shape, True, tl.int1), tl.full(k.shape, True, tl.int1)
+    else:
+        return k < K, k < (K + (VEC - 1)) // VEC * VEC
+
+@jit
 def reduced_tile(t, inner_tiles, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, NAXES: tl.constexpr, WIDE: tl.constexpr):
     """(outer, inner) positions of the lanes of reduced tile `t`; tiles of the inner axis come first."""
     lane = tl.arange(0, R0_BLOCK * R1_BLOCK)
@@ -45,6 +53,15 @@ def reduced_tile(t, inner_tiles, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr,
 
 
 @jit
+def multiple_of(x, VEC: tl.constexpr):
+    """`x`, which is a multiple of VEC, in a form in which the compiler knows it: whole vectors are then read at once."""
+    if VEC > 1:
+        return x // VEC * VEC
+    else:
+        return x
+
+
+@jit
 def aligned_tile(start, column, R0, VEC: tl.constexpr, HEAD: tl.constexpr):
     """A tile of contiguous rows read in whole vectors of VEC elements: (offsets, may be read, is a contribution, position in the row).
 
@@ -54,10 +71,10 @@ def aligned_tile(start, column, R0, VEC: tl.constexpr, HEAD: tl.constexpr):
     if HEAD:
         head = start % VEC
         end = (R0 + head + (VEC - 1)) // VEC * VEC
-        return (start - head) + column, column < end, (column >= head) & (column < R0 + head), column - head
+        return start // VEC * VEC + column, column < end, (column >= head) & (column < R0 + head), column - head
     else:
         end = (R0 + (VEC - 1)) // VEC * VEC
-        return start + column, column < end, column < R0, column
+        return multiple_of(start, VEC) + column, column < end, column < R0, column
 
 
 @jit
