@@ -85,3 +85,15 @@ def poisoned_memory(monkeypatch):
     ):
         for name in names:
             monkeypatch.setattr(owner, name, patched(getattr(owner, name)))
+
+
+@pytest.fixture
+def reference(monkeypatch):
+    """CPU tensors take the PyTorch reference: for tests of what stands above the kernels, which need thousands of calls."""
+    from tri_reduce import plans
+
+    plans.PLANS.clear()
+    runs_kernels = plans.targets.runs_kernels
+    monkeypatch.setattr(plans.targets, "runs_kernels", lambda d: d.type != "cpu" and runs_kernels(d))
+    yield
+    plans.PLANS.clear()

@@ -18,7 +18,7 @@ import tri_reduce
 SHARED = ("sum", "prod", "amax", "amin", "mean", "any", "all", "argmax", "argmin", "var", "std", "logsumexp", "count_nonzero")
 NAMES = (*SHARED, "linalg.vector_norm", "mv", "addmv")
 OPINFOS = {f"{o.name}-{o.variant_test_name}".rstrip("-"): o for o in op_db if o.name in NAMES}
-SAMPLES = 10**6 if ON_GPU else 14
+SAMPLES = 10**6 if ON_GPU else 40
 EXACT = ("amax", "amin", "any", "all", "argmax", "argmin", "count_nonzero")
 
 

@@ -5,6 +5,16 @@ A reduction is local accumulation of a monoid and one collective at the end: ove
 
 from . import autotune, configs, ops, problem, targets
 from .autotune import force
+from .errors import (
+    CollectiveMismatchError,
+    DoubleFinalizeError,
+    ReadBeforeFinalizeError,
+    ReducerDtypeError,
+    ReducerError,
+    ReducerMergeError,
+    ReducerShapeError,
+    UpdateAfterFinalizeError,
+)
 from .functional import (
     all,
     amax,
@@ -25,12 +35,23 @@ from .functional import (
     var,
 )
 from .monoids import MONOIDS, Monoid
+from .reducer import Reducer
+from .registry import register_monoid
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MONOIDS",
+    "CollectiveMismatchError",
+    "DoubleFinalizeError",
     "Monoid",
+    "ReadBeforeFinalizeError",
+    "Reducer",
+    "ReducerDtypeError",
+    "ReducerError",
+    "ReducerMergeError",
+    "ReducerShapeError",
+    "UpdateAfterFinalizeError",
     "all",
     "amax",
     "amin",
@@ -50,6 +71,7 @@ __all__ = [
     "prod",
     "reduce",
     "reduce_many",
+    "register_monoid",
     "std",
     "sum",
     "targets",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ POLICIES = ("heuristic", "cached", "tune")
 Trial = Callable[[Tile], Callable[[], None]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mode:
-    """What is in force: part of every plan's key."""
+    """What is in force: part of every plan's key, so there is one object of each (see `_mode`) and it is compared by identity."""
 
     policy: str | None = None  # None: the environment's
     regime: str | None = None
@@ -31,7 +32,12 @@ class Mode:
     config: tuple[tuple[str, int], ...] | None = None
 
 
-_DEFAULT = Mode()
+@functools.cache
+def _mode(policy: str | None, regime: str | None, split: int | None, config: tuple[tuple[str, int], ...] | None) -> Mode:
+    return Mode(policy, regime, split, config)
+
+
+_DEFAULT = _mode(None, None, None, None)
 MODE: contextvars.ContextVar[Mode] = contextvars.ContextVar("tri_reduce_mode", default=_DEFAULT)
 _TUNED: dict[Any, Tile] = {}
 
@@ -55,7 +61,8 @@ def policy(name: str) -> Iterator[None]:
     Raises:
         ValueError: an unknown policy.
     """
-    token = MODE.set(replace(MODE.get(), policy=_known_policy(name, "argument")))
+    mode = MODE.get()
+    token = MODE.set(_mode(_known_policy(name, "argument"), mode.regime, mode.split, mode.config))
     try:
         yield
     finally:
@@ -75,7 +82,7 @@ def force(regime: str | None = None, split: int | None = None, config: dict[str,
         raise ValueError(f"unknown regime {regime!r}: expected one of {', '.join(configs.REGIMES)}")
     if split is not None and (isinstance(split, bool) or not isinstance(split, int) or split < 1):
         raise ValueError(f"split must be a positive integer, got {split!r}")
-    mode = replace(MODE.get(), regime=regime, split=split, config=tuple(sorted(config.items())) if config else None)
+    mode = _mode(MODE.get().policy, regime, split, tuple(sorted(config.items())) if config else None)
     token = MODE.set(mode)
     try:
         yield

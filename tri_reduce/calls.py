@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from .autotune import MODE
 from .plans import PLANS, plan_gemv, plan_reduction, remember
-from .validate import gemv_arguments, overlaps, reduction
+from .validate import gemv_arguments, overlaps, reduction, spans
 
 
 def reduce_now(
@@ -18,21 +19,29 @@ def reduce_now(
 ) -> Tensor:  # fmt: skip
     """`reduce`, past the gate."""
     try:
+        away = x.data_ptr() & 15
+        if away and x.is_neg():  # z.conj().imag, negated when read: odd elements of a complex tensor, so never aligned
+            x = x.resolve_neg()
+            away = x.data_ptr() & 15
         key: Any = (
-            op, dim, keepdim, x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15, dtype, determinism, MODE.get(), correction, order,
-            None if out is None else (out.shape, out.stride(), out.dtype, out.device, accumulate),
+            op, dim, keepdim, x.shape, x.stride(), x.dtype, x.device, away, dtype, determinism, MODE.get(), correction, order,
+            accumulate if out is None else (out.shape, out.stride(), out.dtype, out.device, accumulate),
             None if where is None else (where.shape, where.stride(), where.dtype, where.device),
             None if initial is None else (type(initial), str(initial)),
         )  # fmt: skip
-        call = PLANS.get(key)
+        planned = PLANS.get(key) if dim is not True and dim is not False else None  # True == 1, but it is no dim
     except (TypeError, AttributeError, NotImplementedError):  # an argument that cannot be hashed or is no tensor: validation names it
-        key, call = None, None
-    if call is None:
+        key, planned = None, None
+    if planned is None:
         r = reduction(x, op, dim, keepdim, dtype, out, accumulate, where, initial, correction, order, determinism)
-        call = plan_reduction(r, x, where, out)
+        planned = plan_reduction(r, x, where, out), spans(out, x, where)
         if key is not None and not isinstance(initial, Tensor):
-            remember(key, call)
-    if out is not None and overlaps(out, x, where):
+            remember(key, planned)
+    call, reach = planned
+    if out is None:
+        return call(x, where, None)  # type: ignore[no-any-return]
+    increment_version(out)  # a backward that saved its old values must know
+    if out.is_neg() or overlaps(reach, out, x, where):
         return _through_copy(call, x, where, out, accumulate)
     return call(x, where, out)  # type: ignore[no-any-return]
 
@@ -49,20 +58,28 @@ def _through_copy(call: Any, x: Tensor, where: Tensor | None, out: Tensor, accum
 def gemv_now(a: Tensor, x: Tensor, alpha: Any, beta: Any, y: Tensor | None, trans: bool, out: Tensor | None, determinism: str) -> Tensor:
     """`gemv`, past the gate."""
     try:
+        away_a, away_x = a.data_ptr() & 15, x.data_ptr() & 15
+        if (away_a and a.is_neg()) or (away_x and x.is_neg()) or (y is not None and y.is_neg()):
+            y = None if y is None else y.resolve_neg()
+            return gemv_now(a.resolve_neg(), x.resolve_neg(), alpha, beta, y, trans, out, determinism)
         key: Any = (
-            a.shape, a.stride(), a.dtype, a.device, a.data_ptr() & 15, x.shape, x.stride(), x.dtype, x.device, alpha, beta, trans,
+            a.shape, a.stride(), a.dtype, a.device, away_a, x.shape, x.stride(), x.dtype, x.device, away_x, alpha, beta, trans,
             determinism, MODE.get(),
             None if y is None else (y.shape, y.stride(), y.dtype, y.device),
             None if out is None else (out.shape, out.stride(), out.dtype, out.device),
         )  # fmt: skip
-        call = PLANS.get(key)
+        planned = PLANS.get(key)
     except (TypeError, AttributeError, NotImplementedError):
-        key, call = None, None
-    if call is None:
-        call = _planned_gemv(a, x, alpha, beta, y, trans, out, determinism)
+        key, planned = None, None
+    if planned is None:
+        planned = _planned_gemv(a, x, alpha, beta, y, trans, out, determinism), spans(out, a, x, y)
         if key is not None:
-            remember(key, call)
-    if out is not None and overlaps(out, a, x, y):
+            remember(key, planned)
+    call, reach = planned
+    if out is None:
+        return call(a, x, y, None)  # type: ignore[no-any-return]
+    increment_version(out)
+    if out.is_neg() or overlaps(reach, out, a, x, y):
         return out.copy_(call(a, x, y, torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)))
     return call(a, x, y, out)  # type: ignore[no-any-return]
 

@@ -13,9 +13,15 @@ from typing import Any
 from .problem import Problem
 from .targets import Target, by_name
 
-TILE_BYTES = 8192  # of input in one tile: enough loads in flight, few enough registers for several programs on a core
-SHORT_ROW = 1024  # a row up to this many elements is one tile: no loop
-PROGRAMS_PER_CORE = 8  # below this many programs on a core, outputs are shared between programs
+TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
+SHORT_ROW = 1024  # elements: shorter tiles of a long row do not pay
+COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
+COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
+COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
+SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
+ROW_PROGRAMS = 8  # ... until there are this many on a core
+SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than programs can meet
+STEP_COST = 0.07  # a tile half as long costs that part more a row, beside the lanes it saves
 REGIMES = ("thread", "rows", "columns", "strided")
 
 
@@ -39,6 +45,7 @@ class Tile:
     r1: int = 1
     split: int = 1
     warps: int = 4
+    ahead: int = 1  # iterations of the loop over tiles whose loads may be in flight together
     unroll: int = 0  # tiles, where the whole reduced axis is walked without a loop; 0: a loop
     plain: bool = False  # masks and loads element by element: bits then do not depend on where a tensor lies in memory
 
@@ -73,9 +80,20 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
         return tile
     _, tiles = tiles_of(problem, tile)
     outputs = -(-problem.xnumel // tile.x)
-    wanted = -(-target.cores * PROGRAMS_PER_CORE // outputs)
-    split = max(min(wanted, tiles), -(-tiles // chain_limit(problem)), 1)
-    split = min(split, max(1, target.max_programs // outputs))
+    if problem.nbytes <= SMALL_BYTES:
+        wanted = 1
+    elif problem.layout == "columns":
+        wanted = round(COLUMN_PROGRAMS * target.cores / outputs)
+    else:
+        wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
+    return split_into(problem, target, tile, max(wanted, -(-tiles // chain_limit(problem))))
+
+
+def split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
+    """The tile shared by about `wanted` programs, none of them idle."""
+    _, tiles = tiles_of(problem, tile)
+    outputs = -(-problem.xnumel // tile.x)
+    split = max(1, min(wanted, tiles, target.max_programs // outputs))
     return replace(tile, split=-(-tiles // -(-tiles // split)) if tiles else 1)
 
 
@@ -94,45 +112,64 @@ def regime(problem: Problem, target: Target) -> str:
     return "thread" if _thread_rows(problem, target) else problem.layout
 
 
-def _tiles(problem: Problem, target: Target, lanes: int) -> list[Tile]:
-    """Tiles of about `lanes` elements for problems that are not thread rows."""
-    inner, outer = problem.reduced[-1].size, problem.rnumel // max(problem.reduced[-1].size, 1)
-    kept = pow2_ceil(problem.xnumel)
-    if problem.layout == "columns":
-        x = min(pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel), 16 * problem.vector, kept)
-        r0 = min(pow2_ceil(inner), max(1, lanes // x))
-        x = min(kept, max(x, lanes // r0)) if inner <= r0 and outer == 1 else x
-        shape = [(x, r0)]
-    else:
-        r0 = min(pow2_ceil(inner + row_overhang(problem)), lanes)
-        shape = [(min(kept, max(1, lanes // r0)) if r0 <= SHORT_ROW and outer == 1 else 1, r0)]
-    found = []
-    for x, r0 in shape:
-        r1 = min(pow2_ceil(outer), max(1, lanes // (x * r0)), 64)
-        found.append(Tile(problem.layout, x, r0, r1))
-    return found
+def row_block(length: int, lanes: int) -> int:
+    """Lanes along a row of `length`: as many as `lanes`, unless shorter tiles leave clearly fewer idle at the row's end."""
+    longest = min(pow2_ceil(length), lanes)
+    blocks = [longest] + [b for b in (longest // 2, longest // 4) if b >= SHORT_ROW]
+    return min(blocks, key=lambda b: -(-length // b) * b * (1 + STEP_COST * math.log2(longest / b)))
+
+
+def _columns(problem: Problem, target: Target) -> Tile:
+    outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
+    many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
+    wide = 32 if problem.column_vector > 1 else 64  # loads of single elements need more neighbours to fill a memory transaction
+    x = min(outputs, wide * 2 if many else wide)
+    lanes = min(COLUMN_LANES, target.max_tile)
+    r0 = min(pow2_ceil(problem.reduced[-1].size), max(1, lanes // x))
+    x = min(pow2_ceil(problem.xnumel), max(x, lanes // r0)) if problem.rnumel <= r0 else x
+    return Tile("columns", x, r0, _outer_block(problem, lanes // (x * r0)), ahead=COLUMN_AHEAD)
+
+
+def _outer_block(problem: Problem, lanes: int) -> int:
+    outer = problem.rnumel // max(problem.reduced[-1].size, 1)
+    return min(pow2_ceil(outer), max(1, lanes), 64)
+
+
+def _rows(problem: Problem, target: Target) -> Tile:
+    lanes = min(target.max_tile, 4096 if problem.arity == 3 else TILE_BYTES // problem.dtype.itemsize)
+    inner = problem.reduced[-1].size
+    r0 = row_block(inner + row_overhang(problem), lanes)
+    if problem.op == "gemv" and 1 < problem.xnumel < SHARE_BELOW * target.cores and problem.rnumel > r0:
+        return Tile(problem.layout, 2, r0 // 4, ahead=4)  # rows read together read the vector once
+    if problem.rnumel > r0:
+        while r0 > SHORT_ROW and problem.xnumel * (problem.rnumel // r0) < ROW_PROGRAMS * target.cores // 2:
+            r0, lanes = r0 // 2, lanes // 2  # little to read: more programs rather than more lanes
+        return Tile(problem.layout, 1, r0, _outer_block(problem, lanes // r0) if inner <= r0 else 1)
+    enough = pow2_floor(problem.xnumel / (2 * target.cores))
+    return Tile(problem.layout, max(1, min(lanes // r0, enough)), r0)
+
+
+def _warps(problem: Problem, target: Target, tile: Tile) -> int:
+    """256 elements a warp, 8 warps at most; few columns are folded over many lanes by more warps, many outputs need fewer in each program."""
+    if tile.regime == "columns" and tile.x < 32 and tile.lanes >= COLUMN_LANES:
+        return 16
+    most = 4 if tile.regime == "columns" and problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores else 8
+    return max(1, min(most, tile.lanes // 256))
 
 
 def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
     """Legal tiles, best guess first, no two the same."""
-    per_tile = min(target.max_tile, TILE_BYTES // problem.dtype.itemsize // (2 if problem.arity > 1 else 1))
-    if target.backend == "interpreter":
-        per_tile = target.max_tile
+    base = _columns(problem, target) if problem.layout == "columns" else _rows(problem, target)
+    shapes = [base, replace(base, r0=max(1, base.r0 // 2))]
+    if base.lanes * 2 <= target.max_tile:
+        shapes += [replace(base, x=base.x * 2), replace(base, r0=min(base.r0 * 2, pow2_ceil(problem.reduced[-1].size + row_overhang(problem))))]
     found = _thread_rows(problem, target)
-    for lanes in (per_tile, per_tile * 2, per_tile // 2):
-        for tile in _tiles(problem, target, max(1, min(lanes, target.max_tile))):
-            base = replace(tile, warps=max(1, min(8, tile.lanes // 512)))
-            shared = with_split(problem, target, base)
-            found += [shared, replace(shared, warps=max(1, shared.warps // 2))]
-            if shared.split > 1:
-                found += [replace(shared, split=max(1, shared.split // 2)), with_chain(problem, base)]
+    for shape in shapes:
+        tile = with_split(problem, target, replace(shape, warps=_warps(problem, target, shape)))
+        found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
+        if tile.split > 1:
+            found += [split_into(problem, target, tile, tile.split * 2), split_into(problem, target, tile, tile.split // 2)]
     return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found))
-
-
-def with_chain(problem: Problem, tile: Tile) -> Tile:
-    """The fewest programs that keep a lane's chain short."""
-    _, tiles = tiles_of(problem, tile)
-    return replace(tile, split=max(1, -(-tiles // chain_limit(problem))))
 
 
 def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:

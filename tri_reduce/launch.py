@@ -10,17 +10,19 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from . import targets
+from . import dtypes, targets
+from .interpret import interpret
+from .problem import contiguous_strides
 from .specialize import Specialization
 
+_current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor]] = {}
 _SLOT_BYTES = 8
 STATES = ("p0", "p1", "p2", "ticket_ptr")
-_TORCH = {"fp32": torch.float32, "fp64": torch.float64, "i32": torch.int32, "i64": torch.int64}
 
 
 def pow2_at_least(n: int, least: int) -> int:
@@ -59,23 +61,29 @@ def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: in
     return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps})
 
 
-def _launcher(kernel: Any) -> Callable[..., None]:
-    """`launch(grid_x, stream, *arguments)`: the compiled launcher itself where this Triton's is known, else its public wrapper."""
+def _launcher(kernel: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """(launch, middle), to be called as `launch(grid, 1, 1, stream, *middle, *arguments)`.
+
+    It is the compiled launcher itself where this Triton's is known, else its public wrapper.
+    """
     run = kernel.run
-    function, packed = kernel.function, kernel.packed_metadata
     direct = getattr(run, "launch", None)
     if direct is not None and hasattr(run, "launch_pdl") and hasattr(run, "profile_scratch_size") and run.global_scratch_size == 0:
-        cooperative, pdl = run.launch_cooperative_grid, run.launch_pdl
+        return direct, (kernel.function, run.launch_cooperative_grid, run.launch_pdl, None, None, kernel.packed_metadata, None, None, None)
+    return run, (kernel.function, kernel.packed_metadata, None, None, None)
 
-        def launch(grid: int, stream: int, *arguments: Any) -> None:
-            direct(grid, 1, 1, stream, function, cooperative, pdl, None, None, packed, None, None, None, *arguments)
 
-        return launch
+try:  # what Inductor's code calls: a third of the host time of torch.empty
+    from torch._C._dynamo.guards import _empty_strided_cuda
+except ImportError:
+    _empty_strided_cuda = None
 
-    def launch_by_wrapper(grid: int, stream: int, *arguments: Any) -> None:
-        run(grid, 1, 1, stream, function, packed, None, None, None, *arguments)
 
-    return launch_by_wrapper
+def new_output(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """An uninitialised tensor; for CUDA, `device` must be the current one."""
+    if _empty_strided_cuda is not None and device.type == "cuda":
+        return _empty_strided_cuda(shape, strides, dtype)  # type: ignore[no-any-return]
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 class Plan:
@@ -100,55 +108,93 @@ class Plan:
         self._shares = dict(spec.constexprs)["SINK"] == "split"
         self._none = (None,) * len(self._states)
         self._slots = spec.outputs * spec.slots
-        self._launch: Callable[..., None] | None = None
+        self._operands = len(pointers) - len(self._states)
+        self._launch: tuple[Callable[..., None], tuple[Any, ...]] | None = None
         self.run: Callable[..., None] = self._interpret if targets.interpreting() else self._run
 
-    def _run(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = ()) -> None:
-        """Launch on the device's current stream."""
-        if torch.cuda.current_device() != self._index:
+    def _run(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
+        """Launch on the device's current stream. `scalars` take the place of the first integers of the specialisation."""
+        if _current_device() != self._index:
             with torch.cuda.device(self._index):
-                return self._run(first, *others, states=states)
-        launch = self._launch or self._prepare()
-        stream = torch._C._cuda_getCurrentRawStream(self._index)
-        state: tuple[int | None, ...] = self._none
+                return self._run(first, *others, states=states, scalars=scalars)
+        launch, middle = self._launch or self._prepare()
+        stream = _current_stream(self._index)
         if self._shares:
-            tickets, room = self._room(stream)
-            start, step = room.data_ptr(), self._slots * _SLOT_BYTES
-            state = (start, start + step, start + 2 * step)[: len(self._states) - 1] + (tickets.data_ptr(),)
-        elif states:
+            state = self._room_pointers(stream)
+        else:
             state = (*(s.data_ptr() for s in states), *self._none)[: len(self._states)]
         pointers = [None if o is None else o.data_ptr() for o in others]
-        launch(self.spec.programs, stream, first.data_ptr() - self._back, *pointers, *state, *self._rest)
+        rest = (*scalars, *self._rest[len(scalars) :]) if scalars else self._rest
+        launch(self.spec.programs, 1, 1, stream, *middle, first.data_ptr() - self._back, *pointers, *state, *rest)
         return None
 
-    def _prepare(self) -> Callable[..., None]:
+    def bind(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[..., Tensor]:
+        """`call(first, second, [third,] out)`, where all but the first may be None: `run` with all that can be known beforehand looked up."""
+        device, index, back, programs = self.device, self._index, self._back, self.spec.programs
+        strides = contiguous_strides(shape)
+        if targets.interpreting():
+
+            def interpret(*operands: Tensor | None) -> Tensor:
+                out = operands[-1] if operands[-1] is not None else torch.empty_strided(shape, strides, dtype=dtype, device=device)
+                self.run(*operands[:-1], out)
+                return out
+
+            return interpret
+        launch, middle = self._launch or self._prepare()
+        shares, states, rest, tail = self._shares, self._room_pointers, self._rest, (*self._none, *self._rest)
+
+        def call(first: Tensor, second: Tensor | None, out: Tensor | None) -> Tensor:
+            if _current_device() != index:
+                with torch.cuda.device(index):
+                    return call(first, second, out)
+            if out is None:
+                out = new_output(shape, strides, dtype, device)
+            stream = _current_stream(index)
+            after = (*states(stream), *rest) if shares else tail
+            other = None if second is None else second.data_ptr()
+            launch(programs, 1, 1, stream, *middle, first.data_ptr() - back, other, out.data_ptr(), *after)
+            return out
+
+        def call_of_four(first: Tensor, second: Tensor, third: Tensor | None, out: Tensor | None) -> Tensor:
+            if _current_device() != index:
+                with torch.cuda.device(index):
+                    return call_of_four(first, second, third, out)
+            if out is None:
+                out = new_output(shape, strides, dtype, device)
+            stream = _current_stream(index)
+            after = (*states(stream), *rest) if shares else tail
+            other = None if third is None else third.data_ptr()
+            launch(programs, 1, 1, stream, *middle, first.data_ptr() - back, second.data_ptr(), other, out.data_ptr(), *after)
+            return out
+
+        return call_of_four if self._operands == 4 else call
+
+    def _prepare(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
         spec = self.spec
         kernel = compiled((spec.fn, spec.signature, spec.constexprs, spec.divisible, spec.warps), self.target, self._index)
-        self._launch = _launcher(kernel)
+        with torch.cuda.device(self._index):  # where the binary is loaded
+            self._launch = _launcher(kernel)
         return self._launch
+
+    def _room_pointers(self, stream: int) -> tuple[int, ...]:
+        tickets, room = self._room(stream)
+        start, step = room.data_ptr(), self._slots * _SLOT_BYTES
+        return (start, start + step, start + 2 * step)[: len(self._states) - 1] + (tickets.data_ptr(),)
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:
         return _workspace(self.device, stream, self.spec.output_tiles, self._slots * self.spec.op.arity)
 
-    def _interpret(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = ()) -> None:
+    def _interpret(self, *operands: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
         spec = self.spec
-        operands = [_bytes(first.detach().as_strided((1,), (1,), first.storage_offset() - self._shift))]
-        operands += [None if o is None else _bytes(o.detach()) for o in others]
         given: dict[str, Any] = dict(zip(self._states, states, strict=False))
         if self._shares:
             tickets, room = self._room(0)
-            views = [room[n * self._slots :].view(_TORCH[k[1:]]) for n, k in enumerate(k for n, k in spec.signature if n in STATES[:3] and k != "constexpr")]
+            kinds = [kind[1:] for name, kind in spec.signature if name in STATES[:3] and kind != "constexpr"]
+            views = [room[n * self._slots :].view(dtypes.named(kind).torch) for n, kind in enumerate(kinds)]
             given = dict(zip(STATES, views, strict=False)) | {"ticket_ptr": tickets}
-        arguments = [*operands, *(given.get(n) for n in self._states), *self._rest]
-        constants = dict(spec.constexprs)
-        named = {n: constants.get(n, a) for n, a in zip(spec.fn.arg_names, arguments, strict=False)}
+        rest = (*scalars, *self._rest[len(scalars) :])
         try:
-            with np.errstate(all="ignore"):  # masked lanes compute too
-                spec.fn[(spec.programs,)](**(constants | named))
+            interpret(spec, self._shift, operands, [*(given.get(n) for n in self._states), *rest])
         except BaseException:
             _WORKSPACES.clear()  # some programs may have arrived, others never will
             raise
-
-
-def _bytes(t: Tensor) -> Tensor:
-    return t.view(torch.uint8) if t.dtype == torch.bool else t

@@ -417,6 +417,7 @@ MONOIDS: dict[str, Monoid] = {
     ),
     "sum_sq": replace(_sum, name="sum_sq", lift=fn.lift_square, reference=reference.sum_sq, gradient=gradients.sum_sq),
 }
+REGISTERED: dict[str, Monoid] = {}  # by registry.register_monoid
 _INTERNAL: dict[str, Monoid] = {
     "counted_mean": replace(
         _mean,
@@ -464,10 +465,12 @@ def norm_of(order: float) -> Monoid:
 def lookup(op: str | Monoid, correction: float = 1, order: float = 2) -> Monoid:
     """The monoid that a public `op` names; ValueError lists the known ones."""
     if isinstance(op, Monoid):
+        if not op.commutative:
+            raise NotImplementedError(f"monoid {op.name!r} is declared commutative=False: no plan here keeps the order of contributions")
         return op
-    found = MONOIDS.get(op) if isinstance(op, str) else None
+    found = MONOIDS.get(op, REGISTERED.get(op)) if isinstance(op, str) else None
     if found is None:
-        raise ValueError(f"unknown op {op!r}: expected one of {', '.join(MONOIDS)}, or a tri_reduce.Monoid")
+        raise ValueError(f"unknown op {op!r}: expected one of {', '.join([*MONOIDS, *REGISTERED])}, or a tri_reduce.Monoid")
     return _with_options(found, correction, order) if found.options else found
 
 

@@ -85,15 +85,7 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
         return lambda: plan.run(x, where, spare if out is None else torch.zeros_like(out))
 
     tile = choose(problem, device, r.determinism, trial)
-    run = Plan(specialise(tile), device, shift, x.element_size()).run
-
-    def call(x: Tensor, where: Tensor | None, out: Tensor | None) -> Tensor:
-        if out is None:
-            out = torch.empty(shape, dtype=out_dtype, device=device)
-        run(x, None if where is None else where.expand(x.shape), out)
-        return out
-
-    return call
+    return Plan(specialise(tile), device, shift, x.element_size()).bind(shape, out_dtype)
 
 
 def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Callable[[], None]]) -> Tile:
@@ -122,7 +114,7 @@ def _refer(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | None) ->
         y = r.monoid.join(y, torch.as_tensor(r.seed, dtype=y.dtype, device=y.device))
     if r.accumulate and out is not None:
         y = r.monoid.join(out.to(y.dtype), y)
-    return y.to(r.result) if out is None else out.copy_(y)
+    return (torch.empty(r.shape, dtype=r.result, device=x.device) if out is None else out).copy_(y)  # never a view of x
 
 
 def plan_gemv(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None, alpha: float, beta: float, result: torch.dtype, determinism: str) -> Any:
@@ -141,26 +133,17 @@ def plan_gemv(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None, alpha:
     problem = Problem("gemv", dtypes.of(a.dtype), kept, reduced, shift)
     if problem.xnumel == 0:
         return lambda a, x, y, out: torch.empty(shape, dtype=out_dtype, device=device) if out is None else out
-    op = products().device(a.dtype)
+    op, aligned = products().device(a.dtype), x.data_ptr() % 16 == 0 and determinism != "invariant"
 
     def specialise(tile: Tile) -> Specialization:
-        return of_gemv(problem, tile, op, dtypes.of(x.dtype), dtypes.of(out_dtype), alpha, beta)
+        return of_gemv(problem, tile, op, dtypes.of(x.dtype), dtypes.of(out_dtype), alpha, beta, aligned)
 
     def trial(tile: Tile) -> Callable[[], None]:
         plan, spare = Plan(specialise(tile), device, shift, a.element_size()), torch.empty(shape, dtype=out_dtype, device=device)
         return lambda: plan.run(a, x, y if beta else None, spare if out is None else torch.empty_like(out))
 
     tile = choose(problem, device, determinism, trial)
-    run = Plan(specialise(tile), device, shift, a.element_size()).run
-    reads_y = beta != 0
-
-    def call(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None) -> Tensor:
-        if out is None:
-            out = torch.empty(shape, dtype=out_dtype, device=device)
-        run(a, x, y if reads_y else None, out)
-        return out
-
-    return call
+    return Plan(specialise(tile), device, shift, a.element_size()).bind(shape, out_dtype)
 
 
 def _refer_gemv(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None, alpha: float, beta: float, result: torch.dtype) -> Tensor:

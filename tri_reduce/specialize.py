@@ -12,17 +12,19 @@ from typing import Any
 import torch
 
 from . import dtypes
-from .configs import Tile, pow2_ceil, tiles_of
+from .configs import Tile, pow2_ceil, pow2_floor, tiles_of
 from .kernels.compat import tl
 from .kernels.gemv import gemv_kernel
 from .kernels.reduce import reduce_kernel
 from .monoids import DeviceOp
 from .problem import Axis, Problem
 
-POINTERS = ("x_ptr", "where_ptr", "a_ptr", "y_ptr", "out_ptr", "p0", "p1", "p2", "ticket_ptr")
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
-_UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "i_r0")
+FOLD_BYTES = 32  # of states a thread holds in the last fold: the rare path must not cost every program registers
+EVICTION = "evict_first"  # every vector is read once
+_UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
 _SCALARS = ("seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
+RUN_TIME = 2**62 + 1  # stands for an integer that each launch passes: 64 bits wide, of any alignment
 _NAMES = {tl.float32: "fp32", tl.float64: "fp64", tl.int32: "i32", tl.int64: "i64"} if hasattr(tl.float32, "name") else {}
 
 
@@ -42,6 +44,7 @@ class Specialization:
     output_tiles: int
     op: DeviceOp
     tile: Tile
+    extra_folds: int = 0
 
     @property
     def attrs(self) -> dict[tuple[int], list[list[Any]]]:
@@ -52,7 +55,7 @@ class Specialization:
     @property
     def num_reduce(self) -> int:
         """`tt.reduce` operations in the kernel: the folds of a program, and once more those of the last to arrive."""
-        return self.op.folds * (2 if dict(self.constexprs)["SINK"] == "split" else 1)
+        return self.op.folds * (2 if dict(self.constexprs)["SINK"] == "split" else 1) + self.extra_folds
 
 
 def bits_of(value: float, dtype: Any) -> int:
@@ -79,12 +82,12 @@ def _deep(axes: tuple[Axis, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple((a.size, *a.strides) for a in reversed(axes[:-1])) if len(axes) > 2 else ()
 
 
-def _specialize(fn: Any, pointers: dict[str, str], ints: dict[str, int], constants: dict[str, Any], *, wide: bool, hints: bool, **rest: Any) -> Specialization:
+def _specialize(fn: Any, pointers: dict[str, str], ints: dict[str, int], constants: dict[str, Any], *, wide: bool, hints: bool, aligned: tuple[str, ...] = (), **rest: Any) -> Specialization:
     signature, constexprs, divisible, values = [], [], [], []
     for name in fn.arg_names:
         if name in pointers:
             signature.append((name, "*" + pointers[name]))
-            if name in ALIGNED:
+            if name in ALIGNED or name in aligned:
                 divisible.append(name)
         elif name in constants:
             signature.append((name, "constexpr"))
@@ -101,7 +104,7 @@ def _specialize(fn: Any, pointers: dict[str, str], ints: dict[str, int], constan
     return Specialization(fn, tuple(signature), tuple(constexprs), tuple(divisible), values=tuple(values), **rest)
 
 
-def _common(problem: Problem, tile: Tile, sink: str, slots: int) -> tuple[dict[str, int], dict[str, Any]]:
+def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
     chunk = -(-tiles // tile.split) if tiles else 0
@@ -121,6 +124,7 @@ def _common(problem: Problem, tile: Tile, sink: str, slots: int) -> tuple[dict[s
     unused = [("K0", len(problem.kept) == 1), ("inner_tiles", single), ("slots", sink == "own")]
     for name in (n for n, is_unused in unused if is_unused):
         del ints[name]
+    state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
     constants = {
         "KEPT": min(len(problem.kept), 3),
         "WIDE": problem.wide,
@@ -132,10 +136,11 @@ def _common(problem: Problem, tile: Tile, sink: str, slots: int) -> tuple[dict[s
         "SINK": sink,
         "SLOT_FAST": problem.layout != "columns",
         "TILES": unroll,
-        "EVICT": "evict_first",
+        "AHEAD": tile.ahead,
+        "EVICT": EVICTION if not tile.unroll else "",  # a thread that walks its own row reads neighbours of what it read
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
-        "SBLOCK": min(pow2_ceil(slots), max(1, 4096 // tile.x), 1024),
+        "SBLOCK": min(pow2_ceil(slots), max(1, pow2_floor(FOLD_BYTES * 32 * tile.warps // (tile.x * state_bytes)))),
     }
     return ints, constants
 
@@ -160,11 +165,12 @@ def of_reduce(
     accumulate: bool = False,
     slot_count: int = 0,
 ) -> Specialization:
-    """The reduce kernel for a problem. `slot_count`: states stay in that many slots an output (a Reducer's) and nothing is finished."""
+    """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished."""
     sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
-    slots = slot_count or tile.split
+    slots = tile.split
+    assert not slot_count or slots <= slot_count, "a program without a slot of its own"
     single = len(problem.reduced) == 1
-    ints, constants = _common(problem, tile, sink, slots)
+    ints, constants = _common(problem, tile, op, sink, slots)
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
     ints |= _axis_values("xwo", problem.kept, "k") | _axis_values("xwi", problem.reduced, "r")
     constants |= {
@@ -185,6 +191,8 @@ def of_reduce(
         del ints["R1"]
     if seed is not None:
         ints["seed"] = bits_of(seed, op.partial.dtypes[0])
+    if slot_count and op.lift_extra == "index":
+        ints["seed"] = RUN_TIME  # each launch passes its position in the stream
     pointers = {"x_ptr": problem.dtype.storage}
     if problem.masked:
         pointers["where_ptr"] = "u8"
@@ -201,30 +209,32 @@ def of_reduce(
     )  # fmt: skip
 
 
-def of_gemv(problem: Problem, tile: Tile, op: DeviceOp, x: dtypes.DType, out: dtypes.DType, alpha: float, beta: float) -> Specialization:
-    """The gemv kernel for a problem whose operands are a, x, y and out."""
+def of_gemv(
+    problem: Problem, tile: Tile, op: DeviceOp, x: dtypes.DType, out: dtypes.DType, alpha: float, beta: float, aligned_vector: bool = True
+) -> Specialization:
+    """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary."""
     sink = "split" if tile.split > 1 else "own"
-    ints, constants = _common(problem, tile, sink, tile.split)
-    ints |= _axis_values("axyo", problem.kept, "k") | _axis_values("ax", problem.reduced, "r")
+    ints, constants = _common(problem, tile, op, sink, tile.split)
+    ints |= _axis_values("avyo", problem.kept, "k") | _axis_values("av", problem.reduced, "r")
     constants |= {
         "OP": op,
         "DEEP": _deep(problem.kept),
         "SCALED": alpha != 1,
         "ADDS": beta != 0,
-        "SHARED_X": all(a.strides[1] == 0 for a in problem.kept),
+        "X_2D": problem.layout == "rows" or any(a.strides[1] for a in problem.kept),
     }
     if alpha != 1:
         ints["alpha"] = bits_of(alpha, op.dtypes[0])
     if beta != 0:
         ints["beta"] = bits_of(beta, op.dtypes[0])
-    pointers = {"a_ptr": problem.dtype.storage, "x_ptr": x.storage, "out_ptr": out.storage}
+    pointers = {"a_ptr": problem.dtype.storage, "v_ptr": x.storage, "out_ptr": out.storage}
     if beta != 0:
         pointers["y_ptr"] = out.storage
     if sink == "split":
         pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
     output_tiles = -(-problem.xnumel // tile.x)
     found = _specialize(
-        gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
+        gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector, warps=tile.warps,
         programs=output_tiles * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op, tile=tile,
     )  # fmt: skip
     return found

@@ -80,7 +80,7 @@ def check_where(op: str, where: Any, x: Tensor) -> None:
         raise TypeError(f"{op}: where must be a bool tensor, got {where.dtype}")
     if where.device != x.device:
         raise RuntimeError(f"{op}: where is on {where.device}, the input on {x.device}")
-    if where.dim() > x.dim() or any(w not in (1, n) for w, n in zip(where.shape[::-1], x.shape[::-1], strict=False)):
+    if where.dim() > x.dim() or any(w not in (n, 1) for w, n in zip(where.shape[::-1], x.shape[::-1], strict=False)):
         raise ValueError(f"{op}: where of shape {tuple(where.shape)} does not broadcast to the input's shape {tuple(x.shape)}")
 
 
@@ -117,17 +117,26 @@ def _offsets(t: Tensor) -> list[int]:
     return offsets.flatten().tolist()  # type: ignore[no-any-return]
 
 
-def extent(t: Tensor) -> tuple[int, int]:
-    """Addresses of the first byte and of the first byte after the tensor's last element."""
-    start = t.data_ptr()
-    reach = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
-    return start, start + (reach + 1) * t.element_size() if t.numel() else start
+def spans(out: Tensor | None, *operands: Tensor | None) -> tuple[int, ...]:
+    """For each tensor, the bytes from its first element to the end of its last; nothing where there is no `out` to overlap."""
+    if out is None:
+        return ()
+    tensors = (out, *operands)
+    return tuple(
+        0 if t is None or not t.numel() else (sum((n - 1) * s for n, s in zip(t.shape, t.stride())) + 1) * t.element_size() for t in tensors
+    )
 
 
-def overlaps(out: Tensor, *operands: Tensor | None) -> bool:
-    """The memory that `out` spans may be read through one of the operands."""
-    first, last = extent(out)
-    return any(o is not None and first < (e := extent(o))[1] and e[0] < last for o in operands)
+def overlaps(reach: tuple[int, ...], out: Tensor, *operands: Tensor | None) -> bool:
+    """The memory that `out` spans may be read through one of the operands. `reach`: what `spans` gave for tensors of these layouts."""
+    first = out.data_ptr()
+    last = first + reach[0]
+    for span, operand in zip(reach[1:], operands):
+        if operand is not None:
+            start = operand.data_ptr()
+            if first < start + span and start < last:
+                return True
+    return False
 
 
 def check_seed(monoid: Monoid, value: torch.dtype, initial: Any) -> Any:
@@ -175,9 +184,10 @@ def reduction(
     if accumulate and not monoid.accumulates:
         raise ValueError(f"{name}: accumulate=True is for ops whose result is their state")
     seed = None if initial is None else check_seed(monoid, value, initial)
-    empty = [d for d in dims if x.shape[d] == 0]
-    if empty and seed is None and not accumulate and (monoid.no_empty or (name == "norm" and monoid.param < 0)):
-        raise IndexError(f"{name} has no result over an empty dim: dim {empty[0]} of shape {tuple(x.shape)} has size 0 (initial= would be one)")
+    if seed is None and not accumulate and (monoid.no_empty or (name == "norm" and monoid.param < 0)):
+        empty = [d for d in dims if x.shape[d] == 0]  # asked of no other op: a length may not be known yet under torch.compile
+        if empty:
+            raise IndexError(f"{name} has no result over an empty dim: dim {empty[0]} of shape {tuple(x.shape)} has size 0 (initial= would be one)")
     return Reduction(monoid, dims, bool(keepdim), shape, value, precast, result, seed, bool(accumulate), determinism)
 
 

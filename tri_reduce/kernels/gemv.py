@@ -8,8 +8,8 @@ from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_til
 
 @jit
 def update_tile(
-    acc, t, a_ptr, x_ptr, a_row, x_row, live, reach, R0, a_r0, x_r0, OP: tl.constexpr, R0_BLOCK: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr,
-    X_VEC: tl.constexpr, FULL_R: tl.constexpr, SHARED_X: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
+    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP: tl.constexpr, R0_BLOCK: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr,
+    X_VEC: tl.constexpr, FULL_R: tl.constexpr, X_2D: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
 ):  # fmt: skip
     """Read tile `t` of the rows, multiply it by the vector's part and combine it into the accumulator."""
     column = reduced_tile(t, 1, R0_BLOCK, 1, 1, WIDE)[1][None, :]
@@ -22,21 +22,21 @@ def update_tile(
     else:
         readable, valid = readable & reach[:, None], valid & live[:, None]
     a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=EVICT)
-    if SHARED_X and FULL_R:
-        x = tl.load(x_ptr + inner * x_r0)
-    elif SHARED_X and not HEAD:
-        x = tl.load(x_ptr + inner * x_r0, mask=inner < R0, other=0)
+    if X_2D:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
+        x = tl.load(v_ptr + v_row[:, None] + inner * v_r0, mask=valid, other=0)
+    elif FULL_R:
+        x = tl.load(v_ptr + inner * v_r0)
     else:
-        x = tl.load(x_ptr + x_row[:, None] + inner * x_r0, mask=valid, other=0)
+        x = tl.load(v_ptr + inner * v_r0, mask=inner < R0, other=0)
     return update(acc, a.to(OP.cast) * x.to(OP.cast), OP, mask=valid)
 
 
 @jit
 def gemv_kernel(
-    a_ptr, x_ptr, y_ptr, out_ptr, p0, ticket_ptr, alpha, beta, shift, K, K0, R0, a_k1, a_k0, x_k1, x_k0, y_k1, y_k0, o_k1, o_k0,
-    a_r0, x_r0, tiles, chunk, slots,
-    OP: tl.constexpr, KEPT: tl.constexpr, DEEP: tl.constexpr, SCALED: tl.constexpr, ADDS: tl.constexpr, SHARED_X: tl.constexpr, WIDE: tl.constexpr,
-    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, EVICT: tl.constexpr,
+    a_ptr, v_ptr, y_ptr, out_ptr, p0, ticket_ptr, alpha, beta, shift, K, K0, R0, a_k1, a_k0, v_k1, v_k0, y_k1, y_k0, o_k1, o_k0,
+    a_r0, v_r0, tiles, chunk, slots,
+    OP: tl.constexpr, KEPT: tl.constexpr, DEEP: tl.constexpr, SCALED: tl.constexpr, ADDS: tl.constexpr, X_2D: tl.constexpr, WIDE: tl.constexpr,
+    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, AHEAD: tl.constexpr, EVICT: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
     """Outputs are the rows of all batches. `SCALED`: alpha is not 1. `ADDS`: beta is not 0 (y is read only then)."""
@@ -50,14 +50,14 @@ def gemv_kernel(
     if KEPT == 2:
         a_k1 = multiple_of(a_k1, X_VEC)
     a_row = kept_offsets(k, K0, a_k1, a_k0, KEPT, DEEP, 0) + shift
-    x_row = kept_offsets(k, K0, x_k1, x_k0, KEPT, DEEP, 1)
+    v_row = kept_offsets(k, K0, v_k1, v_k0, KEPT, DEEP, 1)
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, slot * chunk + t, a_ptr, x_ptr, a_row, x_row, live, reach, R0, a_r0, x_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, SHARED_X, WIDE, EVICT)
+            acc = update_tile(acc, slot * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, X_2D, WIDE, EVICT)
     else:
-        for t in range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles)):
-            acc = update_tile(acc, t, a_ptr, x_ptr, a_row, x_row, live, reach, R0, a_r0, x_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, SHARED_X, WIDE, EVICT)
+        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=AHEAD):
+            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, X_2D, WIDE, EVICT)
     total = finalize(acc, OP, axis=1)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, KEPT, DEEP, SCALED, ADDS)

@@ -3,9 +3,10 @@
 One body serves every regime: which axis is contiguous, how long it is and how many programs share an output only change the tile.
 """
 
-from .combine import arrive, constant, fold_partials, load_state, store_state, write_result
+from .combine import arrive, constant, fold_partials, store_state, write_result
 from .compat import jit, tl
 from .language import finalize, init, update
+from .slots import add_to_slot
 from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, unravel_outer
 
 
@@ -56,7 +57,7 @@ def reduce_kernel(
     x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
     OP: tl.constexpr, PRECAST: tl.constexpr, KEPT: tl.constexpr, REDUCED: tl.constexpr, DEEP_KEPT: tl.constexpr, DEEP_REDUCED: tl.constexpr,
     MASKED: tl.constexpr, SEED: tl.constexpr, ACCUMULATE: tl.constexpr, TRUTH: tl.constexpr, WIDE: tl.constexpr,
-    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, EVICT: tl.constexpr,
+    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, AHEAD: tl.constexpr, EVICT: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
     """SINK "own": a program owns its outputs. "split": `slots` programs share them, the last to arrive folds. "slot": states stay in slots."""
@@ -85,7 +86,7 @@ def reduce_kernel(
                               i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, X_VEC, FULL_R, MASKED,
                               WIDE, EVICT)  # fmt: skip
     else:
-        for t in range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles)):
+        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=AHEAD):
             acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
                               i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, X_VEC, FULL_R, MASKED,
                               WIDE, EVICT)  # fmt: skip
@@ -93,18 +94,14 @@ def reduce_kernel(
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
         wide: tl.constexpr = PARTIAL.dtypes[0]
         state = state[0].to(wide) + origin.to(wide), state[1].to(wide), state[2].to(wide)
-    out_offsets = k
-    if SINK != "slot":
-        out_offsets = kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 2)
+    out_offsets = kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 2)
     if SINK == "own":
         write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, ACCUMULATE, TRUTH)
+    elif SINK == "slot":  # [slot, output] whatever the layout and the tile
+        add_to_slot(p0, p1, p2, slot * K + out_offsets, state, seed, live, OP)
     else:
         offsets = k * slots + slot if SLOT_FAST else slot * K + k
-        if SINK == "slot":
-            old = load_state(p0, p1, p2, offsets, live, PARTIAL)
-            store_state(p0, p1, p2, offsets, update(old, state, PARTIAL, partial=True), live, PARTIAL)
-        else:
-            store_state(p0, p1, p2, offsets, state, live, PARTIAL)
-            if arrive(ticket_ptr + tile, slots):
-                state = fold_partials(p0, p1, p2, k, slots, slots if SLOT_FAST else 1, 1 if SLOT_FAST else K, live, PARTIAL, XBLOCK, SBLOCK)
-                write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, ACCUMULATE, TRUTH)
+        store_state(p0, p1, p2, offsets, state, live, PARTIAL)
+        if arrive(ticket_ptr + tile, slots):
+            state = fold_partials(p0, p1, p2, k, slots, slots if SLOT_FAST else 1, 1 if SLOT_FAST else K, live, PARTIAL, XBLOCK, SBLOCK)
+            write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, ACCUMULATE, TRUTH)

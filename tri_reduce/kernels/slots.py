@@ -1,0 +1,61 @@
+"""A reducer's slots: partial states in memory, [slot, output], that outlive a launch. Who writes a slot, and the one fold at the end.
+
+Within a launch a program owns its slot of its outputs, and launches of a stream follow one another: reading, combining and writing a slot needs
+no atomics, and which tile shape or split an earlier launch had is of no concern.
+"""
+
+from .combine import fold_partials, load_state, store_state, write_result
+from .compat import jit, tl
+from .language import update
+from .tiles import kept_offsets
+
+
+@jit
+def as_partial(state, position, OP: tl.constexpr):
+    """A folded state as slots keep it; positions are from here on those in the stream, of which this launch began at `position`."""
+    PARTIAL: tl.constexpr = OP.partial
+    if OP.lift_extra == "index":
+        none = state[1] == OP.identity[1]
+        return state[0].to(PARTIAL.dtypes[0]), tl.where(none, PARTIAL.identity[1], state[1].to(PARTIAL.dtypes[1]) + position)
+    elif OP.arity == 1:
+        return state.to(PARTIAL.dtypes[0])
+    elif OP.arity == 2:
+        return state[0].to(PARTIAL.dtypes[0]), state[1].to(PARTIAL.dtypes[1])
+    else:
+        return state[0].to(PARTIAL.dtypes[0]), state[1].to(PARTIAL.dtypes[1]), state[2].to(PARTIAL.dtypes[2])
+
+
+@jit
+def add_to_slot(p0, p1, p2, offsets, state, position, mask, OP: tl.constexpr):
+    """Combine a program's folded state into the slot that it owns."""
+    PARTIAL: tl.constexpr = OP.partial
+    old = load_state(p0, p1, p2, offsets, mask, PARTIAL)
+    store_state(p0, p1, p2, offsets, update(old, as_partial(state, position, OP), PARTIAL, partial=True), mask, PARTIAL)
+
+
+@jit
+def combine_kernel(
+    out_ptr, p0, p1, p2, seed, K, K0, o_k1, o_k0, slots,
+    OP: tl.constexpr, KEPT: tl.constexpr, DEEP_KEPT: tl.constexpr, SEED: tl.constexpr, TRUTH: tl.constexpr, WIDE: tl.constexpr,
+    SINK: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr,
+):  # fmt: skip
+    """The end of a stream: fold each output's slots in their order, combine the seed once, finish and store."""
+    k = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    if WIDE:
+        k = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
+    live = k < K
+    state = fold_partials(p0, p1, p2, k, slots, 1, K, live, OP, XBLOCK, SBLOCK)
+    write_result(out_ptr, kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 1), state, seed, 0, live, OP, SEED, False, TRUTH)
+
+
+@jit
+def merge_kernel(
+    q0_ptr, q1_ptr, q2_ptr, p0, p1, p2, K, slots, OP: tl.constexpr, WIDE: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr,
+):  # fmt: skip
+    """Fold each output's slots and combine the state into q, which has one slot an output."""
+    k = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    if WIDE:
+        k = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
+    live = k < K
+    state = fold_partials(p0, p1, p2, k, slots, 1, K, live, OP, XBLOCK, SBLOCK)
+    add_to_slot(q0_ptr, q1_ptr, q2_ptr, k, state, 0, live, OP)

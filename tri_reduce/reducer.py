@@ -1,0 +1,262 @@
+"""`Reducer`: a reduction deferred over many launches. Contributions go in by `update`, each counted once; only `finalize` makes a result."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import checkpoints, collectives, dtypes, validate
+from .contributions import caller, check_index, check_values, check_where, device_of, one_seed, position_of, reduced_dims
+from .errors import DoubleFinalizeError, ReducerError, ReducerMergeError, UpdateAfterFinalizeError
+from .monoids import Monoid
+from .opaque import Opaque
+from .partials import States, kind_of, partials_of
+
+Ops = str | Monoid | Sequence[str | Monoid]
+
+
+class Reducer(Opaque):
+    """A deferred reduction: many updates, one result.
+
+    Args:
+        op: any op of `tri_reduce.reduce`, a Monoid, or several of them: the result is then a tuple.
+        shape: [...] of the result.
+        dtype: of the result; for argmax, argmin (int64), any, all (bool) and count_nonzero (int64) that of the values.
+        device: of the values and the result; None is torch's default.
+        initial: a seed, combined once into every output by `finalize`; for several ops one for all, or a list.
+        correction: var and std divide by count - correction.
+        ord: of norm.
+        determinism: as in `reduce`.
+
+    Raises:
+        ValueError: an unknown op or determinism, a seed for an op that takes none.
+        TypeError: a dtype that the op does not take.
+
+    Example:
+        >>> import torch, tri_reduce
+        >>> r = tri_reduce.Reducer("sum", (3,), torch.float32)
+        >>> for tile in torch.ones(10, 4, 3):
+        ...     r.update(tile)  # [4, 3]: the leading dim is reduced
+        >>> r.finalize()
+        tensor([40., 40., 40.])
+    """
+
+    def __init__(
+        self,
+        op: Ops,
+        shape: Sequence[int] | int,
+        dtype: torch.dtype,
+        device: torch.device | str | None = None,
+        *,
+        initial: Any = None,
+        correction: float = 1,
+        ord: float = 2,  # noqa: A002
+        determinism: str = "run_to_run",
+    ) -> None:
+        self._state, self._value, self._updates = "consumed", None, 0  # for __del__, should this raise
+        validate.check_determinism(determinism)
+        self._many = not isinstance(op, str | Monoid)
+        self.op: Any = op if isinstance(op, str | Monoid) else tuple(op)
+        ops = self.op if self._many else (self.op,)
+        self.shape = torch.Size((shape,) if isinstance(shape, int) else shape)
+        self.device = device_of(device)
+        if not ops or any(n < 0 for n in self.shape):
+            raise ValueError(
+                f"Reducer: at least one op and a shape of non-negative sizes are needed, got op={op!r}, shape={tuple(self.shape)}"
+            )
+        self.dtype = dtypes.of(dtype, "Reducer's dtype").torch
+        kinds = [kind_of(o, dtype, tuple(self.shape), self.device, correction, ord) for o in ops]
+        given = initial if self._many and isinstance(initial, list | tuple) else [initial] * len(ops)
+        if len(given) != len(ops):
+            raise ValueError(f"Reducer: {len(given)} values of initial for {len(ops)} ops")
+        self._seeds = tuple(None if i is None else validate.check_seed(k.monoid, k.value, i) for k, i in zip(kinds, given, strict=True))
+        self._parts = tuple(partials_of(k, self.device, determinism) for k in kinds)
+        self._counts = any(k.monoid.indexed for k in kinds)
+        self._site = caller()
+        self._faulty = False  # an index may have been out of range
+        self.epoch = 0
+        self._state = "active"
+
+    def update(
+        self, values: Tensor, dim: Any = None, *, where: Tensor | None = None, index: Tensor | None = None, offset: int | None = None
+    ) -> None:
+        """Reduce `dim` of values into the partial states: one launch for each op, nothing is read back.
+
+        Args:
+            values: any strides; a dtype with `torch.promote_types(values.dtype, r.dtype) == r.dtype`.
+            dim: what to reduce; None: the leading `values.dim() - len(shape)` dims. What is left must have the reducer's shape.
+            where: bool, broadcastable to values: what is False contributes nothing.
+            index: int32 or int64, [values.shape[0]]: each values[i, ...] contributes to output index[i] instead.
+            offset: argmax and argmin: position in the stream of the first value along the reduced dim; needed from the second update on.
+
+        Raises:
+            UpdateAfterFinalizeError, ReducerShapeError, ReducerDtypeError: see the classes.
+            ReducerError: offset missing, or given to another op; values on another device.
+        """
+        self._require_active("update")
+        check_values(values, self.dtype, self.device, self._about)
+        position = position_of(offset, self._counts, self._updates > 0, self._about)
+        if index is not None:
+            check_index(index, values, dim, self.shape, self._about)
+        else:
+            dims = reduced_dims(values, dim, self.shape, self._counts, self._about)
+        if where is not None:
+            check_where(where, values, self._about)
+        if values.numel() and index is not None:
+            launches = [p.segment(values, index, where) for p in self._parts]
+            for launch in launches:  # all are planned, and none refused, before the first changes anything
+                launch(position, self._updates + 1)
+        elif values.numel():
+            launches = [p.update(values, dims, where) for p in self._parts]
+            for launch in launches:
+                launch(position)
+        self._updates += 1
+        self._faulty |= index is not None
+
+    def merge(self, other: Reducer) -> None:
+        """Fold another active reducer in; it is then consumed. A refused merge changes nothing.
+
+        Raises:
+            UpdateAfterFinalizeError: either is not active.
+            ReducerMergeError: another op, shape, dtype, device or seed, or the same reducer.
+        """
+        if not isinstance(other, Reducer):
+            raise TypeError(f"merge: expected a Reducer, got {type(other).__name__}")
+        self._require_active("merge")
+        other._require_active("merge of another reducer")
+        if other is self:
+            raise ReducerMergeError(f"merge: {self._about()} cannot be merged with itself: each contribution would count twice")
+        for what in ("op", "shape", "dtype", "device"):
+            if getattr(self, what) != getattr(other, what):
+                raise ReducerMergeError(
+                    f"merge: {what} differs: {self._about()} has {getattr(self, what)}, {other._about()} has {getattr(other, what)}"
+                )
+        if any(a.kind.label != b.kind.label for a, b in zip(self._parts, other._parts, strict=True)):
+            raise ReducerMergeError(f"merge: correction or ord differ between {self._about()} and {other._about()}")
+        self._seeds = tuple(one_seed("merge", a, b, self._about(), other._about()) for a, b in zip(self._seeds, other._seeds, strict=True))
+        for mine, theirs in zip(self._parts, other._parts, strict=True):
+            mine.absorb(theirs.states)
+            mine.take_faults(theirs)
+        self._updates += other._updates
+        self._faulty |= other._faulty
+        other._state = "consumed"
+
+    def finalize(self, out: Any = None, *, group: Any = None) -> Any:
+        """Fold the partial states, combine the seed once, finish: the only collective of the stream. After any error the reducer is still active.
+
+        Args:
+            out: a tensor of the reducer's shape, any strides (a tuple of them for several ops), checked before anything changes.
+            group: a `torch.distributed` group: every rank calls this with its own reducer and gets the result over all, the same bits, from one
+                collective. The seed counts once, not once a rank.
+
+        Returns:
+            The result (a tuple for several ops); also `.value` from then on.
+
+        Raises:
+            DoubleFinalizeError: it is finalized already.
+            IndexError: an update's index was out of range; the message names the first.
+            ValueError, TypeError, RuntimeError: `out` has another shape, a dtype the result cannot be cast to, another device.
+            CollectiveMismatchError: on every rank, when the ranks do not bring the same reduction or one of them has an error of its own.
+        """
+        outs, error = self._ready(out)
+        if group is not None:
+            states = collectives.gathered(self._parts, self._seeds, self.epoch, self._about(), error, group)
+        elif error is not None:
+            raise error
+        else:
+            states = [p.states for p in self._parts]
+        return self._finish(states, self._seeds, outs)
+
+    def reset(self) -> None:
+        """A new epoch: identities again, the seed again, active again."""
+        for part in self._parts:
+            part.reset()
+        self._value, self._updates, self._faulty, self._state = None, 0, False, "active"
+        self.epoch += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """A snapshot of an active reducer: plain tensors, numbers and strings, for `torch.save` and `torch.load(weights_only=True)`.
+
+        Raises:
+            ReducerError: it is not active.
+        """
+        if self._state != "active":
+            raise ReducerError(
+                f"state_dict: {self._about()} is {self._state}: there is no reduction to go on with; save its result, or reset() it"
+            )
+        return checkpoints.saved(self._parts, self._seeds, self.epoch, self._updates, self._parts[0].fault() if self._faulty else None)
+
+    def load_state_dict(self, d: dict[str, Any]) -> None:
+        """Go on from a snapshot, in place of what this reducer holds.
+
+        Raises:
+            UpdateAfterFinalizeError: it is not active.
+            ReducerError: the snapshot is of another op, shape, dtype or seed, or none.
+        """
+        self._require_active("load_state_dict")
+        checkpoints.check(d, self._parts, self._about())
+        self._seeds = tuple(
+            one_seed("load_state_dict", a, b, self._about(), "the state") for a, b in zip(self._seeds, d["seeds"], strict=True)
+        )
+        checkpoints.load(d, self._parts)
+        self.epoch, self._updates, self._faulty = int(d["epoch"]), int(d["updates"]), d["fault"] is not None
+
+    def __repr__(self) -> str:
+        return f"<{self._about()}: {self._state}, {self._updates} updates, epoch {self.epoch}>"
+
+    def __del__(self) -> None:
+        if self._state == "active" and self._updates:
+            warnings.warn(
+                f"{self._about()} was never finalized: {self._updates} updates are lost", ResourceWarning, stacklevel=2, source=self
+            )
+
+    def _about(self) -> str:
+        op = [getattr(o, "name", o) for o in self.op] if self._many else getattr(self.op, "name", self.op)
+        return f"Reducer({op!r}, {tuple(self.shape)}, {self.dtype}) created at {self._site}"
+
+    def _require_active(self, what: str) -> None:
+        if self._state != "active":
+            raise UpdateAfterFinalizeError(f"{what}: {self._about()} is {self._state}; reset() starts a new epoch")
+
+    def _finish(self, states: Sequence[States], seeds: Sequence[Any], outs: Sequence[Tensor]) -> Any:
+        for part, state, seed, target in zip(self._parts, states, seeds, outs, strict=True):
+            if target.numel():
+                part.finish(state, seed, target)
+        self._value, self._state = tuple(outs) if self._many else outs[0], "finalized"
+        return self._value
+
+    def _ready(self, out: Any) -> tuple[list[Tensor], Exception | None]:
+        """(where the results go, what forbids to finalize)."""
+        try:
+            if self._state == "finalized":
+                raise DoubleFinalizeError(
+                    f"finalize: {self._about()} is finalized already; its result is .value, reset() starts a new epoch"
+                )
+            if self._state == "consumed":
+                raise ReducerError(
+                    f"finalize: {self._about()} was consumed by merge(): finalize the reducer it went into, or reset() this one"
+                )
+            fault = self._parts[0].fault() if self._faulty else None
+            if fault is not None:
+                raise IndexError(
+                    f"finalize: index {fault[2]} at row {fault[1]} of update {fault[0]} is out of range for the {self.shape[0]} outputs of "
+                    f"{self._about()}; such rows were not counted: reset() and update again"
+                )
+            return self._outs(out), None
+        except Exception as error:
+            return [], error
+
+    def _outs(self, out: Any) -> list[Tensor]:
+        results = [p.kind.result for p in self._parts]
+        if out is None:
+            return [torch.empty(self.shape, dtype=d, device=self.device) for d in results]
+        outs = list(out) if self._many and isinstance(out, list | tuple) else [out]
+        if len(outs) != len(results):
+            raise ValueError(f"finalize: {self._about()} has {len(results)} results, out has {len(outs)} tensors")
+        for target, result in zip(outs, results, strict=True):
+            validate.check_out("finalize", target, tuple(self.shape), result, self.device)
+        return outs

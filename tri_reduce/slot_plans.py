@@ -1,0 +1,125 @@
+"""Specialisations of the kernels that work on a reducer's slots, and how many slots an output gets. Pure: no tensors, no device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from . import dtypes
+from .configs import Tile, pow2_ceil, pow2_floor
+from .kernels.segments import segment_kernel
+from .kernels.slots import combine_kernel, merge_kernel
+from .monoids import DeviceOp
+from .problem import coalesce, contiguous_strides
+from .specialize import _NAMES, RUN_TIME, Specialization, _axis_values, _deep, _specialize, bits_of
+
+PROGRAMS = 8 * 132  # that fill the largest device here: eight on each core of an H200
+OUTPUTS = 128  # that a program of an update computes at once where outputs are contiguous
+FEW_OUTPUTS = 1 << 18  # so many outputs still get a few slots
+INVARIANT_SLOTS = 16
+
+
+def slot_count(outputs: int, determinism: str) -> int:
+    """Slots for each output: enough programs to fill a device where outputs are few, memory within about a megabyte a tile of the state.
+
+    With "invariant" the number is fixed, as the order of a fold depends on it.
+
+    Example:
+        >>> slot_count(1, "run_to_run"), slot_count(4096, "run_to_run"), slot_count(10**7, "run_to_run")
+        (1056, 33, 1)
+    """
+    if determinism == "invariant":
+        return INVARIANT_SLOTS
+    return max(min(PROGRAMS, PROGRAMS * OUTPUTS // max(outputs, 1)), 4 if outputs <= FEW_OUTPUTS else 1)
+
+
+def _grid(outputs: int, slots: int) -> tuple[Tile, int]:
+    """A tile of [outputs, slots] and its number of programs. The tile depends on the slots alone: so do the bits of a fold."""
+    lanes = min(pow2_ceil(slots), 1024)
+    tile = Tile("combine", max(1, min(1024 // lanes, 256)), lanes, plain=True)
+    return tile, -(-outputs // tile.x)
+
+
+def _pointers(op: DeviceOp, names: Sequence[str] = ("p0", "p1", "p2")) -> dict[str, str]:
+    return {name: _NAMES[d] for name, d in zip(names, op.dtypes, strict=False)}
+
+
+def of_combine(
+    op: DeviceOp, shape: Sequence[int], slots: int, out: dtypes.DType, strides: Sequence[int], *, seed: float | None, seed_kind: str | None
+) -> Specialization:
+    """The kernel that ends a stream: slots of the row-major outputs of `shape`, results to an output with these strides."""
+    kept = coalesce(shape, [contiguous_strides(shape), strides])
+    outputs = math.prod(shape)
+    tile, programs = _grid(outputs, slots)
+    wide = max(outputs * slots, sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= 2**31 - 2**22
+    ints = {"K": outputs, "slots": slots} | _axis_values("so", kept, "k")
+    if len(kept) > 1:
+        ints["K0"] = kept[-1].size
+    if seed is not None:
+        ints["seed"] = bits_of(seed, op.dtypes[0])
+    constants = {
+        "OP": op,
+        "KEPT": min(len(kept), 3),
+        "DEEP_KEPT": _deep(kept),
+        "SEED": seed_kind if seed is not None else None,
+        "TRUTH": out.name == "bool",
+        "WIDE": wide,
+        "SINK": "own",
+        "XBLOCK": tile.x,
+        "SBLOCK": tile.r0,
+    }
+    return _specialize(
+        combine_kernel, {"out_ptr": out.storage} | _pointers(op), ints, constants, wide=wide, hints=True, warps=4, programs=programs,
+        slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
+    )  # fmt: skip
+
+
+def of_merge(op: DeviceOp, outputs: int, slots: int) -> Specialization:
+    """The kernel that folds one reducer's slots and combines the state into one slot of another."""
+    tile, programs = _grid(outputs, slots)
+    wide = outputs * slots >= 2**31 - 2**22
+    constants = {"OP": op, "WIDE": wide, "SINK": "slot", "XBLOCK": tile.x, "SBLOCK": tile.r0}
+    return _specialize(
+        merge_kernel, _pointers(op, ("q0_ptr", "q1_ptr", "q2_ptr")) | _pointers(op), {"K": outputs, "slots": slots}, constants, wide=wide,
+        hints=True, warps=4, programs=programs, slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
+    )  # fmt: skip
+
+
+def segment_tile(lanes: int, determinism: str) -> Tile:
+    """x: lanes along a row's values, r0: rows of a tile; each row is compared with each, so about 4096 lanes in all."""
+    x = min(pow2_ceil(lanes), 256)
+    rows = 16 if determinism == "invariant" else pow2_floor(math.sqrt(max(4096 // x, 4)))
+    return Tile("segment", x, rows, plain=True)
+
+
+def of_segment(
+    op: DeviceOp,
+    value: dtypes.DType,
+    index: dtypes.DType,
+    shape: Sequence[int],
+    rows: int,
+    strides: tuple[Sequence[int], Sequence[int] | None, int],
+    tile: Tile,
+    programs: int,
+) -> Specialization:
+    """The kernel of a segment update into outputs of `shape`, `programs` sharing an output. strides: of values and mask, [N, ...], and of the index."""
+    v, w, i_n = strides
+    mask = w if w is not None else (0,) * len(v)
+    inner = shape[1:]
+    kept = coalesce(inner, [v[1:], mask[1:], contiguous_strides(inner)])
+    lanes, outputs = math.prod(inner), math.prod(shape)
+    row_tiles, lane_tiles = -(-rows // tile.r0), -(-lanes // tile.x)
+    reach = [sum((n - 1) * abs(s) for n, s in zip((rows + tile.r0, *inner), each, strict=True)) for each in (v, mask)]
+    wide = max(*reach, (rows + tile.r0) * i_n, outputs * programs) >= 2**31 - 2**22
+    ints = {"N": rows, "M": shape[0], "L": lanes, "K": outputs, "v_n": v[0], "i_n": i_n, "w_n": mask[0]}
+    ints |= {"row_tiles": row_tiles, "chunk": -(-row_tiles // programs), "lane_tiles": lane_tiles} | _axis_values("vwo", kept, "k")
+    ints |= {"position": RUN_TIME, "serial": RUN_TIME}
+    if len(kept) > 1:
+        ints["K0"] = kept[-1].size
+    constants = {"OP": op, "KEPT": min(len(kept), 3), "DEEP_KEPT": _deep(kept), "MASKED": w is not None, "WIDE": wide, "SINK": "slot"}
+    constants |= {"ROWS": tile.r0, "LANES": tile.x}
+    pointers = {"v_ptr": value.storage, "index_ptr": index.storage, "fault_ptr": "i64"} | ({"where_ptr": "u8"} if w is not None else {})
+    return _specialize(
+        segment_kernel, pointers | _pointers(op), ints, constants, wide=wide, hints=True, warps=4, programs=programs * lane_tiles,
+        slots=programs, outputs=outputs, output_tiles=lane_tiles, op=op, tile=tile, extra_folds=2,
+    )  # fmt: skip
