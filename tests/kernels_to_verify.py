@@ -98,21 +98,21 @@ def queue_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit(noinline=True)
-def fold_tile(x_ptr, start):
-    return tl.sum(tl.load(x_ptr + start + tl.arange(0, 64)), 0)  # early
+def fold_tile(x_ptr, start, BLOCK: tl.constexpr):
+    return tl.sum(tl.load(x_ptr + start + tl.arange(0, BLOCK)), 0)  # early
 
 
 @triton.jit
 def noinline_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     total = 0.0
     for start in range(0, n, BLOCK):
-        total += fold_tile(x_ptr, start)
+        total += fold_tile(x_ptr, start, BLOCK)
     tl.store(out_ptr, total)
 
 
 @triton.jit
 def noinline_after_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    tl.store(out_ptr, fold_tile(x_ptr, n))
+    tl.store(out_ptr, fold_tile(x_ptr, n, BLOCK))
 
 
 @triton.jit(noinline=True)

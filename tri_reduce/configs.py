@@ -20,6 +20,7 @@ COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few pro
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
+THREAD_LOADS = 4  # that a thread makes of its own row; longer rows are laid over lanes
 SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than programs can meet
 STEP_COST = 0.07  # a tile half as long costs that part more a row, beside the lanes it saves
 REGIMES = ("thread", "rows", "columns", "strided")
@@ -65,7 +66,7 @@ def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
     inner = problem.reduced[-1].size
     if problem.rnumel == 0:
         return 1, 0
-    inner_tiles = -(-(inner + (0 if tile.plain else row_overhang(problem))) // tile.r0)
+    inner_tiles = -(-(inner + (0 if tile.plain or tile.unroll else row_overhang(problem))) // tile.r0)
     return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1)
 
 
@@ -98,10 +99,12 @@ def split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Til
 
 
 def _thread_rows(problem: Problem, target: Target) -> list[Tile]:
-    """Rows that one thread holds: read vector by vector (or, where rows are not aligned, element by element), no lane ever talks to another."""
-    r, vector = problem.rnumel, problem.vector
-    step = vector if r % vector == 0 and problem.aligned_rows else 1
-    if len(problem.reduced) > 1 or problem.layout == "columns" or r * problem.dtype.itemsize > (64 if step > 1 else 16) or r == 0:
+    """Rows that one thread holds, read in the longest pieces that divide and align them: no lane ever talks to another."""
+    r = problem.rnumel
+    if len(problem.reduced) > 1 or problem.layout == "columns" or r == 0:
+        return []
+    step = math.gcd(r, problem.row_alignment)
+    if r * problem.dtype.itemsize > 16 and r // step > THREAD_LOADS:
         return []
     x = 128 if problem.xnumel >= 128 else pow2_ceil(problem.xnumel)
     return [Tile("thread", x * w // 4, step, warps=w, unroll=r // step) for w in (4, 8)]
@@ -229,7 +232,7 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
     legal = {"thread"} if _thread_rows(problem, target) else set()
     legal |= {"rows", "columns", "strided"}
     if name is not None and name not in legal:
-        raise ValueError(f"regime {name!r} is illegal here: it needs one short contiguous row an output (16 bytes, or 64 when aligned)")
+        raise ValueError(f"regime {name!r} is illegal here: it needs one short contiguous row an output: 16 bytes, or what four loads read")
     if name == "thread":
         tile = _thread_rows(problem, target)[0]
     elif name is not None and name != problem.layout:

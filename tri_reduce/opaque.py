@@ -96,6 +96,9 @@ class Opaque:
     def __dlpack__(self, **options: Any) -> Any:
         return self._read("__dlpack__").__dlpack__(**options)
 
+    def __dlpack_device__(self) -> Any:
+        return self._read("__dlpack_device__").__dlpack_device__()
+
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A torch function that meets a reducer reads it."""

@@ -192,7 +192,7 @@ class SlotPartials(Partials):
             return
         key = (self._key, "absorb", states[0].shape[0])
         plan = PLANS.get(key) or remember(key, Plan(of_merge(self._partial, self.kind.outputs, states[0].shape[0]), self.device, 0, 1))
-        plan.run(*self.states, *(None,) * (3 - len(self.states)), states=states)
+        plan.run(*states, *(None,) * (3 - len(states)), states=self.states)
 
     def finish(self, states: States, seed: float | None, out: Tensor) -> None:
         key = (self._key, "finish", states[0].shape[0], None if seed is None else str(seed), out.stride(), out.dtype)

@@ -100,10 +100,15 @@ class Problem:
         return 16 // self.dtype.itemsize
 
     @property
+    def row_alignment(self) -> int:
+        """Elements: every row starts at a multiple of this power of two, at most `vector`."""
+        starts = [self.shift, *(a.strides[0] for a in (*self.kept, *self.reduced[:-1]))]
+        return math.gcd(self.vector, *starts)
+
+    @property
     def aligned_rows(self) -> bool:
         """Every row starts on a 16-byte boundary."""
-        outer = [a.strides[0] for a in (*self.kept, *self.reduced[:-1])]
-        return self.shift % self.vector == 0 and all(s % self.vector == 0 for s in outer)
+        return self.row_alignment == self.vector
 
     @property
     def column_vector(self) -> int:

@@ -111,6 +111,8 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int) -
     single = len(problem.reduced) == 1
     unroll = tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
     vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
+    if tile.unroll and problem.layout == "rows":
+        vector = tile.r0
     ints = {
         "shift": problem.shift,
         "K": problem.xnumel,
@@ -129,7 +131,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int) -
         "KEPT": min(len(problem.kept), 3),
         "WIDE": problem.wide,
         "VEC": vector,
-        "HEAD": vector > 1 and not problem.aligned_rows,
+        "HEAD": vector > 1 and not tile.unroll and not problem.aligned_rows,
         "X_VEC": 1 if tile.plain else problem.column_vector,
         "FULL_X": problem.xnumel % tile.x == 0,
         "FULL_R": _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
@@ -149,7 +151,7 @@ def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:
     """Every lane of every tile is a contribution: nothing is masked along the reduced axes."""
     inner = problem.reduced[-1].size
     outer = problem.rnumel // max(inner, 1)
-    ragged = problem.layout == "rows" and not problem.aligned_rows and not tile.plain
+    ragged = problem.layout == "rows" and not problem.aligned_rows and not tile.plain and not tile.unroll
     return tiles == walked > 0 and not ragged and inner % tile.r0 == 0 and outer % tile.r1 == 0
 
 

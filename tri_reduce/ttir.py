@@ -1,21 +1,18 @@
-"""What a compiled kernel does, read off its TTIR text: operations, their nesting, where values flow, which line of Python each comes from.
+"""The text of a TTIR module as operations: their nesting, the values they use, and the line of Python that each comes from.
 
-The text is the one form of the IR that every Triton version hands out. `Flow` walks it as it runs: calls are followed.
+The text is the one form of the IR that every Triton version hands out.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 Frame = tuple[str, int]  # (file, line)
-_NAME = r"%[\w.$-]+"
-_VALUE = rf"{_NAME}(?:#\d+)?"
-_OP = re.compile(rf'^(?:({_NAME}(?::\d+)?(?:, {_NAME}(?::\d+)?)*) = )?"?([A-Za-z_][\w.]*)"?(.*)$')
-_WRITES = re.compile(r"^tt\..*(store|atomic|descriptor_(reduce|scatter))")
-_VARIES = re.compile(r"load|atomic|gather|inline_asm|extern_elementwise")  # may give something else when run again
+NAME = r"%[\w.$-]+"
+VALUE = rf"{NAME}(?:#\d+)?"
+_OP = re.compile(rf'^(?:({NAME}(?::\d+)?(?:, {NAME}(?::\d+)?)*) = )?"?([A-Za-z_][\w.]*)"?(.*)$')
 
 
 @dataclass(eq=False)
@@ -30,35 +27,10 @@ class Op:
     regions: list[list[Op]] = field(default_factory=list)
     blocks: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Place:
-    """Where an operation stands: a prefix that makes its values unique, the loops around it, what decides whether it runs, who called."""
-
-    scope: str = ""
-    loops: tuple[int, ...] = ()
-    control: tuple[str, ...] = ()
-    calls: tuple[Frame, ...] = ()
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """One `tt.reduce` as reached from the kernel: the loops around it, outermost first, and its line's frames, innermost first."""
-
-    op: Op
-    results: tuple[str, ...]
-    loops: tuple[int, ...]
-    frames: tuple[Frame, ...]
-
-
-@dataclass(frozen=True)
-class Write:
-    """One store or atomic: `node` is reached by whatever decides what is written, `address` by what decides where."""
-
-    node: str
-    address: str
-    loops: tuple[int, ...]
-    frames: tuple[Frame, ...]
+    @property
+    def parameters(self) -> list[str]:
+        """Arguments of a function."""
+        return re.findall(rf"({NAME}): ", self.text)
 
 
 def parse(text: str) -> tuple[dict[str, Op], dict[str, str]]:
@@ -72,14 +44,14 @@ def parse(text: str) -> tuple[dict[str, Op], dict[str, str]]:
             locations[name] = body[:-1]
         elif line.startswith("^") and around:
             label = re.split(r"[:(]", line, maxsplit=1)[0]
-            around[-1].blocks[label, len(around[-1].regions) - 1] = re.findall(rf"({_NAME}): ", line)
+            around[-1].blocks[label, len(around[-1].regions) - 1] = re.findall(rf"({NAME}): ", line)
         elif re.match(r"^\}(,| else| do)", line):  # the same operation goes on with another region
             around[-1].regions.append([])
         elif line.startswith("}") and around:
             around.pop().loc = _split_loc(line)[1]
         elif op := _operation(line):
             if op.name == "tt.func":
-                functions[_symbol(op)] = op
+                functions[symbol(op)] = op
             elif around:
                 around[-1].regions[-1].append(op)
             if op.regions and "module" not in op.name:
@@ -98,18 +70,30 @@ def _operation(line: str) -> Op | None:
     for part in filter(None, (names or "").split(", ")):
         value, _, count = part.partition(":")
         results += [f"{value}#{n}" for n in range(int(count))] if count else [value]
-    operands = re.findall(_VALUE, re.sub(r'"[^"]*"', "", rest))
+    operands = re.findall(VALUE, re.sub(r'"[^"]*"', "", rest))
     return Op(name, results, operands, rest, loc, [[]] if opens else [])
 
 
-def _symbol(op: Op) -> str:
-    return op.text.split("@", 1)[1].split("(", 1)[0]
+def symbol(op: Op) -> str:
+    """The function that a `tt.func` or `tt.call` names."""
+    return re.sub(r'^.*?@("[^"]*"|[\w.$-]+).*$', r"\1", op.text)
 
 
 def _split_loc(line: str) -> tuple[str, str]:
     """(text, location) of a line."""
     at = line.rfind(" loc(")
     return (line, "") if at < 0 else (line[:at], line[at + 5 : -1])
+
+
+def frames(loc: str, locations: Mapping[str, str]) -> tuple[Frame, ...]:
+    """Source lines of a location, innermost first; Triton's own are left out."""
+    if loc.startswith("#"):
+        return frames(locations.get(loc, ""), locations)
+    line = re.match(r'^"([^"]*)":(\d+):\d+', loc)
+    if line:
+        return () if "/triton/language/" in line[1].replace("\\", "/") else ((line[1], int(line[2])),)
+    inner = [frames(part, locations) for part in _inner_locs(loc)]
+    return sum(inner, ()) if loc.startswith("callsite") else next(filter(None, inner), ())
 
 
 def _inner_locs(loc: str) -> Iterator[str]:
@@ -126,136 +110,9 @@ def _inner_locs(loc: str) -> Iterator[str]:
         depth -= char in ")]"
 
 
-class Flow:
-    """Forward data flow of a kernel. `reductions` and `writes` are as the kernel reaches them, a noinline function once for every call."""
-
-    def __init__(self, text: str) -> None:
-        self.functions, self.locations = parse(text)
-        self.reductions: list[Reduction] = []
-        self.writes: list[Write] = []
-        self.loop_frames: list[tuple[Frame, ...]] = []
-        self._edges: dict[str, set[str]] = defaultdict(set)
-        self._changing: list[set[str]] = []  # by loop: values that may differ from one iteration to the next
-        self._labels: dict[str, list[str]] = {}
-        self._calls = 0
-        self._function(next(f for f in self.functions.values() if " public " in f.text), Place(), [])
-
-    def reached(self, values: Iterable[str]) -> set[str]:
-        """Everything that depends on some of the values."""
-        seen = set(values)
-        todo = list(seen)
-        while todo:
-            after = self._edges[todo.pop()] - seen
-            seen |= after
-            todo += after
-        return seen
-
-    def advances(self, loop: int, write: Write) -> bool:
-        """The write is in the loop, and each iteration may write somewhere else."""
-        return loop in write.loops and write.address in self.reached(self._changing[loop])
-
-    def frames(self, loc: str) -> tuple[Frame, ...]:
-        """Source lines of a location, innermost first; Triton's own are left out."""
-        if loc.startswith("#"):
-            return self.frames(self.locations.get(loc, ""))
-        line = re.match(r'^"([^"]*)":(\d+):\d+', loc)
-        if line:
-            return () if "/triton/language/" in line[1].replace("\\", "/") else ((line[1], int(line[2])),)
-        inner = [self.frames(part) for part in _inner_locs(loc)]
-        return sum(inner, ()) if loc.startswith("callsite") else next(filter(None, inner), ())
-
-    def _link(self, sources: Iterable[str], *targets: str) -> None:
-        for source in sources:
-            self._edges[source].update(targets)
-
-    def _function(self, function: Op, place: Place, results: list[str]) -> None:
-        self._labels |= {place.scope + label: [place.scope + a for a in args] for (label, _), args in function.blocks.items()}
-        self._walk(function.regions[0], place, [[r] for r in results])
-
-    def _walk(self, ops: list[Op], place: Place, results: list[list[str]]) -> None:
-        """Visit the operations of a region. `results[i]`: the values that operand i of its yield or return becomes."""
-        for op in ops:
-            operands = [place.scope + o for o in op.operands]
-            own = [place.scope + r for r in op.results]
-            if op.name in ("scf.yield", "tt.return"):
-                for value, targets in zip(operands, results, strict=False):
-                    self._link((value, *place.control), *targets)
-            elif op.name == "scf.for":
-                self._for(op, operands, own, place)
-            elif op.name == "scf.while":
-                self._while(op, own, place)
-            elif op.name == "scf.if":
-                self._link(operands, *own)
-                for region in op.regions:
-                    self._walk(region, replace(place, control=(*place.control, *operands)), [[r] for r in own])
-            elif op.name == "tt.call":
-                self._calls += 1
-                callee, scope = self.functions[_symbol(op)], f"call {self._calls} "
-                for value, arg in zip(operands, re.findall(rf"({_NAME}): ", callee.text), strict=True):
-                    self._link([value], scope + arg)
-                self._function(callee, replace(place, scope=scope, calls=self.frames(op.loc) + place.calls), own)
-            elif op.name.startswith("cf."):  # an early return
-                for label, values in re.findall(r"(\^\w+)\(([^:)]*)", op.text):
-                    for value, arg in zip(re.findall(_VALUE, values), self._labels[place.scope + label], strict=True):
-                        self._link([place.scope + value], arg)
-                if op.name == "cf.cond_br":
-                    place = replace(place, control=(*place.control, operands[0]))
-            else:
-                self._compute(op, operands, own, place)
-
-    def _compute(self, op: Op, operands: list[str], results: list[str], place: Place) -> None:
-        where = self.frames(op.loc) + place.calls
-        self._link((*operands, *(place.scope + o for o in _captured(op))), *results)
-        if op.name == "tt.reduce":
-            self.reductions.append(Reduction(op, tuple(results), place.loops, where))
-        if _WRITES.match(op.name):
-            write = Write(f"write {len(self.writes)}", f"address {len(self.writes)}", place.loops, where)
-            self.writes.append(write)
-            self._link((*operands, *place.control), write.node)
-            self._link(operands[:-1] if "descriptor" in op.name else operands[:1], write.address)
-        if _VARIES.search(op.name):
-            for loop in place.loops:
-                self._changing[loop].update(results)
-
-    def _for(self, op: Op, operands: list[str], results: list[str], place: Place) -> None:
-        (induction, *args), (_, *inits) = self._pairs(op, place)
-        bounds = operands[1:4]
-        self._link(bounds, induction, *results)
-        for init, arg, result in zip(inits, args, results, strict=True):
-            self._link([init], arg, result)
-        inside = self._enter(op, {induction, *args}, place)
-        carried = [list(pair) for pair in zip(args, results, strict=True)]
-        self._walk(op.regions[0], replace(inside, control=(*place.control, *bounds)), carried)
-
-    def _while(self, op: Op, results: list[str], place: Place) -> None:
-        args, inits = self._pairs(op, place)
-        body = [place.scope + a for a in op.blocks.get(("^bb0", 1), [])]
-        before, after = op.regions
-        test = next(o for o in before if o.name == "scf.condition")
-        condition, *values = [place.scope + o for o in test.operands]
-        self._link([condition], *results)
-        for init, arg in zip(inits, args, strict=True):
-            self._link([init], arg)
-        for value, arg, result in zip(values, body, results, strict=True):
-            self._link([value], arg, result)
-        inside = self._enter(op, {*args, *body}, place)
-        self._walk([o for o in before if o is not test], inside, [])
-        self._walk(after, replace(inside, control=(*place.control, condition)), [[a] for a in args])
-
-    def _pairs(self, op: Op, place: Place) -> tuple[list[str], list[str]]:
-        """What the loop calls its arguments, and what they start as."""
-        pairs = re.findall(rf"({_NAME}) = ({_VALUE})", op.text)
-        return [place.scope + a for a, _ in pairs], [place.scope + b for _, b in pairs]
-
-    def _enter(self, op: Op, changing: set[str], place: Place) -> Place:
-        self._changing.append(changing)
-        self.loop_frames.append(self.frames(op.loc) + place.calls)
-        return replace(place, loops=(*place.loops, len(self._changing) - 1))
-
-
-def _captured(op: Op) -> Iterator[str]:
+def captured(op: Op) -> Iterator[str]:
     """What the operations inside an operation use."""
     for region in op.regions:
         for inner in region:
             yield from inner.operands
-            yield from _captured(inner)
+            yield from captured(inner)

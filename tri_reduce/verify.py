@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import targets
+from .dataflow import Flow, Reduction
 from .inventory import KernelRecord, library_kernels, target_of
 from .targets import Target
-from .ttir import Flow, Frame, Reduction
+from .ttir import Frame
 
 __all__ = ["KernelRecord", "NotDeferredError", "assert_deferred", "compile_kernel", "library_kernels"]
 

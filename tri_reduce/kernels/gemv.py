@@ -12,7 +12,8 @@ def update_tile(
     X_VEC: tl.constexpr, FULL_R: tl.constexpr, X_2D: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
 ):  # fmt: skip
     """Read tile `t` of the rows, multiply it by the vector's part and combine it into the accumulator."""
-    column = reduced_tile(t, 1, R0_BLOCK, 1, 1, WIDE)[1][None, :]
+    position = reduced_tile(t, 1, R0_BLOCK, 1, 1, WIDE)[1]
+    column = position[None, :]
     if VEC > 1:
         offsets, readable, valid, inner = aligned_tile(a_row[:, None], column, R0, VEC, HEAD)
     else:
@@ -25,9 +26,9 @@ def update_tile(
     if X_2D:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
         x = tl.load(v_ptr + v_row[:, None] + inner * v_r0, mask=valid, other=0)
     elif FULL_R:
-        x = tl.load(v_ptr + inner * v_r0)
+        x = tl.load(v_ptr + position * v_r0)[None, :]
     else:
-        x = tl.load(v_ptr + inner * v_r0, mask=inner < R0, other=0)
+        x = tl.load(v_ptr + position * v_r0, mask=position < R0, other=0)[None, :]
     return update(acc, a.to(OP.cast) * x.to(OP.cast), OP, mask=valid)
 
 

@@ -50,12 +50,13 @@ def combine_kernel(
 
 @jit
 def merge_kernel(
-    q0_ptr, q1_ptr, q2_ptr, p0, p1, p2, K, slots, OP: tl.constexpr, WIDE: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr,
+    q0_ptr, q1_ptr, q2_ptr, p0, p1, p2, K, slots,
+    OP: tl.constexpr, WIDE: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Fold each output's slots and combine the state into q, which has one slot an output."""
+    """Fold each output's slots in q and combine the state into p, in its first slot."""
     k = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
     if WIDE:
         k = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
     live = k < K
-    state = fold_partials(p0, p1, p2, k, slots, 1, K, live, OP, XBLOCK, SBLOCK)
-    add_to_slot(q0_ptr, q1_ptr, q2_ptr, k, state, 0, live, OP)
+    state = fold_partials(q0_ptr, q1_ptr, q2_ptr, k, slots, 1, K, live, OP, XBLOCK, SBLOCK)
+    add_to_slot(p0, p1, p2, k, state, 0, live, OP)
