@@ -159,3 +159,9 @@ def test_kernels_compiled_by_name_do_not_outlive_a_change_of_the_monoid():
     before = trl.init.cache_key
     register_monoid(changed(name="new_key"))
     assert trl.init.cache_key != before
+
+
+@pytest.mark.skipif(targets.interpreting(), reason="kernels are interpreted in this process")
+def test_kernels_compiled_by_name_do_not_outlive_a_change_of_the_library():
+    for function in (trl.init, trl.update, trl.finalize):
+        assert function.cache_key and "_SOURCES" in {name for name, _ in function.used_global_vals}

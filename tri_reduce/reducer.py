@@ -77,7 +77,6 @@ class Reducer(Opaque):
         self._parts = tuple(partials_of(k, self.device, determinism) for k in kinds)
         self._counts = any(k.monoid.indexed for k in kinds)
         self._site = caller()
-        self._faulty = False  # an index may have been out of range
         self.epoch = 0
         self._state = "active"
 
@@ -107,15 +106,14 @@ class Reducer(Opaque):
         if where is not None:
             check_where(where, values, self._about)
         if values.numel() and index is not None:
-            launches = [p.segment(values, index, where) for p in self._parts]
-            for launch in launches:  # all are planned, and none refused, before the first changes anything
+            rows = [p.segment(values, index, where) for p in self._parts]
+            for launch in rows:  # all are planned, and none refused, before the first changes anything
                 launch(position, self._updates + 1)
         elif values.numel():
-            launches = [p.update(values, dims, where) for p in self._parts]
-            for launch in launches:
-                launch(position)
+            tiles = [p.update(values, dims, where) for p in self._parts]
+            for launch_tile in tiles:
+                launch_tile(position)
         self._updates += 1
-        self._faulty |= index is not None
 
     def merge(self, other: Reducer) -> None:
         """Fold another active reducer in; it is then consumed. A refused merge changes nothing.
@@ -142,7 +140,6 @@ class Reducer(Opaque):
             mine.absorb(theirs.states)
             mine.take_faults(theirs)
         self._updates += other._updates
-        self._faulty |= other._faulty
         other._state = "consumed"
 
     def finalize(self, out: Any = None, *, group: Any = None) -> Any:
@@ -175,7 +172,7 @@ class Reducer(Opaque):
         """A new epoch: identities again, the seed again, active again."""
         for part in self._parts:
             part.reset()
-        self._value, self._updates, self._faulty, self._state = None, 0, False, "active"
+        self._value, self._updates, self._state = None, 0, "active"
         self.epoch += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -188,7 +185,7 @@ class Reducer(Opaque):
             raise ReducerError(
                 f"state_dict: {self._about()} is {self._state}: there is no reduction to go on with; save its result, or reset() it"
             )
-        return checkpoints.saved(self._parts, self._seeds, self.epoch, self._updates, self._parts[0].fault() if self._faulty else None)
+        return checkpoints.saved(self._parts, self._seeds, self.epoch, self._updates, self._parts[0].fault())
 
     def load_state_dict(self, d: dict[str, Any]) -> None:
         """Go on from a snapshot, in place of what this reducer holds.
@@ -203,7 +200,7 @@ class Reducer(Opaque):
             one_seed("load_state_dict", a, b, self._about(), "the state") for a, b in zip(self._seeds, d["seeds"], strict=True)
         )
         checkpoints.load(d, self._parts)
-        self.epoch, self._updates, self._faulty = int(d["epoch"]), int(d["updates"]), d["fault"] is not None
+        self.epoch, self._updates = int(d["epoch"]), int(d["updates"])
 
     def __repr__(self) -> str:
         return f"<{self._about()}: {self._state}, {self._updates} updates, epoch {self.epoch}>"
@@ -240,7 +237,7 @@ class Reducer(Opaque):
                 raise ReducerError(
                     f"finalize: {self._about()} was consumed by merge(): finalize the reducer it went into, or reset() this one"
                 )
-            fault = self._parts[0].fault() if self._faulty else None
+            fault = self._parts[0].fault()
             if fault is not None:
                 raise IndexError(
                     f"finalize: index {fault[2]} at row {fault[1]} of update {fault[0]} is out of range for the {self.shape[0]} outputs of "

@@ -13,7 +13,7 @@ import torch
 
 from . import dtypes
 from .configs import Tile, pow2_ceil, pow2_floor, tiles_of
-from .kernels.compat import tl
+from .kernels.compat import Constant, tl
 from .kernels.gemv import gemv_kernel
 from .kernels.reduce import reduce_kernel
 from .monoids import DeviceOp
@@ -26,6 +26,42 @@ _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0",
 _SCALARS = ("seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
 RUN_TIME = 2**62 + 1  # stands for an integer that each launch passes: 64 bits wide, of any alignment
 _NAMES = {tl.float32: "fp32", tl.float64: "fp64", tl.int32: "i32", tl.int64: "i64"} if hasattr(tl.float32, "name") else {}
+
+
+@dataclass(frozen=True, eq=False)
+class Walk(Constant):
+    """How a kernel walks its operands: a compile-time constant, read by the kernel as `HOW`.
+
+    kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
+    head: rows do not start on a vector. column_vec: contiguous outputs read at once. full_x, full_r: tiles end where the axes do, nothing is
+    masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop.
+    ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where. seed: "state",
+    "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0.
+    vector_2d: gemv's vector is read in the matrix's layout.
+    """
+
+    kept: int
+    reduced: int
+    deep_kept: tuple[tuple[int, ...], ...]
+    deep_reduced: tuple[tuple[int, ...], ...]
+    wide: bool
+    vec: int
+    head: bool
+    column_vec: int
+    full_x: bool
+    full_r: bool
+    slot_fast: bool
+    tiles: int
+    ahead: int
+    evict: str
+    precast: Any = None
+    masked: bool = False
+    seed: str | None = None
+    accumulate: bool = False
+    truth: bool = False
+    scaled: bool = False
+    adds: bool = False
+    vector_2d: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +123,7 @@ def _specialize(fn: Any, pointers: dict[str, str], ints: dict[str, int], constan
     for name in fn.arg_names:
         if name in pointers:
             signature.append((name, "*" + pointers[name]))
-            if name in ALIGNED or name in aligned:
+            if hints and (name in ALIGNED or name in aligned):
                 divisible.append(name)
         elif name in constants:
             signature.append((name, "constexpr"))
@@ -104,7 +140,7 @@ def _specialize(fn: Any, pointers: dict[str, str], ints: dict[str, int], constan
     return Specialization(fn, tuple(signature), tuple(constexprs), tuple(divisible), values=tuple(values), **rest)
 
 
-def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int) -> tuple[dict[str, int], dict[str, Any]]:
+def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
     chunk = -(-tiles // tile.split) if tiles else 0
@@ -127,19 +163,27 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int) -
     for name in (n for n, is_unused in unused if is_unused):
         del ints[name]
     state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
+    walk = Walk(
+        kept=min(len(problem.kept), 3),
+        reduced=min(len(problem.reduced), 3),
+        deep_kept=_deep(problem.kept),
+        deep_reduced=_deep(problem.reduced),
+        wide=problem.wide,
+        vec=vector,
+        head=vector > 1 and not tile.unroll and not problem.aligned_rows,
+        column_vec=1 if tile.plain else problem.column_vector,
+        full_x=problem.xnumel % tile.x == 0,
+        full_r=_covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
+        slot_fast=problem.layout != "columns",
+        tiles=unroll,
+        ahead=tile.ahead,
+        evict=EVICTION if not tile.unroll else "",  # a thread that walks its own row reads neighbours of what it read
+        **more,
+    )
     constants = {
-        "KEPT": min(len(problem.kept), 3),
-        "WIDE": problem.wide,
-        "VEC": vector,
-        "HEAD": vector > 1 and not tile.unroll and not problem.aligned_rows,
-        "X_VEC": 1 if tile.plain else problem.column_vector,
-        "FULL_X": problem.xnumel % tile.x == 0,
-        "FULL_R": _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
+        "OP": op,
+        "HOW": walk,
         "SINK": sink,
-        "SLOT_FAST": problem.layout != "columns",
-        "TILES": unroll,
-        "AHEAD": tile.ahead,
-        "EVICT": EVICTION if not tile.unroll else "",  # a thread that walks its own row reads neighbours of what it read
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
         "SBLOCK": min(pow2_ceil(slots), max(1, pow2_floor(FOLD_BYTES * 32 * tile.warps // (tile.x * state_bytes)))),
@@ -172,21 +216,14 @@ def of_reduce(
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
     single = len(problem.reduced) == 1
-    ints, constants = _common(problem, tile, op, sink, slots)
+    ints, constants = _common(
+        problem, tile, op, sink, slots,
+        precast=None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
+        masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not slot_count,
+    )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
     ints |= _axis_values("xwo", problem.kept, "k") | _axis_values("xwi", problem.reduced, "r")
-    constants |= {
-        "OP": op,
-        "PRECAST": None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
-        "REDUCED": min(len(problem.reduced), 3),
-        "DEEP_KEPT": _deep(problem.kept),
-        "DEEP_REDUCED": _deep(problem.reduced),
-        "MASKED": problem.masked,
-        "SEED": seed_kind if seed is not None else None,
-        "ACCUMULATE": accumulate,
-        "TRUTH": out.name == "bool" and not slot_count,
-        "R1_BLOCK": tile.r1,
-    }
+    constants["R1_BLOCK"] = tile.r1
     if op.finish_extra != "count":
         del ints["count"]
     if single:
@@ -216,15 +253,9 @@ def of_gemv(
 ) -> Specialization:
     """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary."""
     sink = "split" if tile.split > 1 else "own"
-    ints, constants = _common(problem, tile, op, sink, tile.split)
+    vector_2d = problem.layout == "rows" or any(a.strides[1] for a in problem.kept)
+    ints, constants = _common(problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d)
     ints |= _axis_values("avyo", problem.kept, "k") | _axis_values("av", problem.reduced, "r")
-    constants |= {
-        "OP": op,
-        "DEEP": _deep(problem.kept),
-        "SCALED": alpha != 1,
-        "ADDS": beta != 0,
-        "X_2D": problem.layout == "rows" or any(a.strides[1] for a in problem.kept),
-    }
     if alpha != 1:
         ints["alpha"] = bits_of(alpha, op.dtypes[0])
     if beta != 0:

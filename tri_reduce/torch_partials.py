@@ -44,6 +44,7 @@ class TorchPartials(Partials):
         return lambda position: self._combine(0, self._lifted(x, mask, position))
 
     def segment(self, values: Tensor, index: Tensor, where: Tensor | None) -> Callable[[int, int], None]:
+        self.indexed = True
         return lambda position, serial: self._add_rows(values, index, where, position, serial)
 
     def _add_rows(self, values: Tensor, index: Tensor, where: Tensor | None, position: int, serial: int) -> None:
@@ -182,7 +183,7 @@ class KeptContributions(TorchPartials):
         self.reset()
 
     def reset(self) -> None:
-        super().reset()
+        self.clear_faults()
         self.slots, outputs = 0, self.kind.outputs
         self.states = (torch.zeros((0, outputs), dtype=self.kind.value), torch.zeros((0, outputs), dtype=torch.bool))
 

@@ -31,4 +31,32 @@ except ImportError:  # e.g. macOS: there is no Triton, and no kernel is ever com
         return fn if fn is not None else lambda f: f
 
 
-__all__ = ["HAS_TRITON", "jit", "tl", "triton"]
+# Triton from 3.3 on reads attributes through a constexpr; before, only of objects that are one.
+_OLD = HAS_TRITON and not hasattr(tl, "constexpr_type")
+_Base: Any = tl.constexpr if _OLD else object
+
+
+class Constant(_Base):  # type: ignore[misc]
+    """An object that is a compile-time constant: a kernel reads its attributes, in every version of Triton and in the interpreter.
+
+    Subclasses are frozen dataclasses; what compiles is keyed by their `cache_key`.
+    """
+
+    @property
+    def value(self) -> Constant:
+        """What Triton unwraps: the object itself."""
+        return self
+
+    @property
+    def cache_key(self) -> str:
+        """All that a kernel can read."""
+        return repr(self)
+
+    def __hash__(self) -> int:
+        return hash(self.cache_key)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.cache_key == other.cache_key  # type: ignore[attr-defined]
+
+
+__all__ = ["HAS_TRITON", "Constant", "jit", "tl", "triton"]

@@ -8,24 +8,23 @@ from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_til
 
 @jit
 def update_tile(
-    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP: tl.constexpr, R0_BLOCK: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr,
-    X_VEC: tl.constexpr, FULL_R: tl.constexpr, X_2D: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
+    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Read tile `t` of the rows, multiply it by the vector's part and combine it into the accumulator."""
-    position = reduced_tile(t, 1, R0_BLOCK, 1, 1, WIDE)[1]
+    position = reduced_tile(t, 1, R0_BLOCK, 1, 1, HOW.wide)[1]
     column = position[None, :]
-    if VEC > 1:
-        offsets, readable, valid, inner = aligned_tile(a_row[:, None], column, R0, VEC, HEAD)
+    if HOW.vec > 1:
+        offsets, readable, valid, inner = aligned_tile(a_row[:, None], column, R0, HOW.vec, HOW.head)
     else:
-        offsets, readable, valid, inner = a_row[:, None] + multiple_of(column * a_r0, X_VEC), column < R0, column < R0, column
-    if FULL_R:
+        offsets, readable, valid, inner = a_row[:, None] + multiple_of(column * a_r0, HOW.column_vec), column < R0, column < R0, column
+    if HOW.full_r:
         readable, valid = reach[:, None], live[:, None]
     else:
         readable, valid = readable & reach[:, None], valid & live[:, None]
-    a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=EVICT)
-    if X_2D:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
+    a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
+    if HOW.vector_2d:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
         x = tl.load(v_ptr + v_row[:, None] + inner * v_r0, mask=valid, other=0)
-    elif FULL_R:
+    elif HOW.full_r:
         x = tl.load(v_ptr + position * v_r0)[None, :]
     else:
         x = tl.load(v_ptr + position * v_r0, mask=position < R0, other=0)[None, :]
@@ -36,47 +35,48 @@ def update_tile(
 def gemv_kernel(
     a_ptr, v_ptr, y_ptr, out_ptr, p0, ticket_ptr, alpha, beta, shift, K, K0, R0, a_k1, a_k0, v_k1, v_k0, y_k1, y_k0, o_k1, o_k0,
     a_r0, v_r0, tiles, chunk, slots,
-    OP: tl.constexpr, KEPT: tl.constexpr, DEEP: tl.constexpr, SCALED: tl.constexpr, ADDS: tl.constexpr, X_2D: tl.constexpr, WIDE: tl.constexpr,
-    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, AHEAD: tl.constexpr, EVICT: tl.constexpr,
-    XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Outputs are the rows of all batches. `SCALED`: alpha is not 1. `ADDS`: beta is not 0 (y is read only then)."""
-    tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", SLOT_FAST)
+    """Outputs are the rows of all batches. `HOW` is a `specialize.Walk`."""
+    DEEP: tl.constexpr = HOW.deep_kept
+    TILES: tl.constexpr = HOW.tiles
+    tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", HOW.slot_fast)
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
-    if WIDE:
+    if HOW.wide:
         k = tile.to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
-    live, reach = columns(k, K, X_VEC, FULL_X)
-    if KEPT > 1:
-        K0 = multiple_of(K0, X_VEC)
-    if KEPT == 2:
-        a_k1 = multiple_of(a_k1, X_VEC)
-    a_row = kept_offsets(k, K0, a_k1, a_k0, KEPT, DEEP, 0) + shift
-    v_row = kept_offsets(k, K0, v_k1, v_k0, KEPT, DEEP, 1)
+    live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
+    if HOW.kept > 1:
+        K0 = multiple_of(K0, HOW.column_vec)
+    if HOW.kept == 2:
+        a_k1 = multiple_of(a_k1, HOW.column_vec)
+    a_row = kept_offsets(k, K0, a_k1, a_k0, HOW.kept, DEEP, 0) + shift
+    v_row = kept_offsets(k, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, slot * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, X_2D, WIDE, EVICT)
+            acc = update_tile(acc, slot * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     else:
-        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=AHEAD):
-            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, R0_BLOCK, VEC, HEAD, X_VEC, FULL_R, X_2D, WIDE, EVICT)
+        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
+            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     total = finalize(acc, OP, axis=1)
     if SINK == "own":
-        write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, KEPT, DEEP, SCALED, ADDS)
+        write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
     else:
-        store_state(p0, p0, p0, k * slots + slot if SLOT_FAST else slot * K + k, total, live, OP)
+        store_state(p0, p0, p0, k * slots + slot if HOW.slot_fast else slot * K + k, total, live, OP)
         if arrive(ticket_ptr + tile, slots):
-            total = fold_partials(p0, p0, p0, k, slots, slots if SLOT_FAST else 1, 1 if SLOT_FAST else K, live, OP, XBLOCK, SBLOCK)
-            write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, KEPT, DEEP, SCALED, ADDS)
+            total = fold_partials(p0, p0, p0, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, OP, XBLOCK, SBLOCK)
+            write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
 
 
 @jit
 def write_row(
-    out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live,
-    OP: tl.constexpr, KEPT: tl.constexpr, DEEP: tl.constexpr, SCALED: tl.constexpr, ADDS: tl.constexpr,
+    out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP: tl.constexpr, HOW: tl.constexpr
 ):  # fmt: skip
-    if SCALED:
+    """Scale, add y where beta is not 0 (it is read only then), and store."""
+    DEEP: tl.constexpr = HOW.deep_kept
+    if HOW.scaled:
         total *= constant(alpha, OP.dtypes[0])
-    if ADDS:
-        y = tl.load(y_ptr + kept_offsets(k, K0, y_k1, y_k0, KEPT, DEEP, 2), mask=live, other=0)
+    if HOW.adds:
+        y = tl.load(y_ptr + kept_offsets(k, K0, y_k1, y_k0, HOW.kept, DEEP, 2), mask=live, other=0)
         total += constant(beta, OP.dtypes[0]) * y.to(OP.dtypes[0])
-    tl.store(out_ptr + kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP, 3), total.to(out_ptr.dtype.element_ty), mask=live)
+    tl.store(out_ptr + kept_offsets(k, K0, o_k1, o_k0, HOW.kept, DEEP, 3), total.to(out_ptr.dtype.element_ty), mask=live)

@@ -11,8 +11,8 @@
 from .compat import HAS_TRITON, jit, tl
 
 
-def _resolve(op, dtype=None, _semantic=None, _builder=None):
-    """At compile time: the device half of a name, for values of `dtype`; an object is its own."""
+def _resolve(op, sources, dtype=None, _semantic=None, _builder=None):
+    """At compile time: the device half of a name, for values of `dtype`; an object is its own. `sources`: part of what kernels are keyed by."""
     from ..monoids import device_op
 
     op, dtype = getattr(op, "value", op), getattr(dtype, "value", dtype)
@@ -25,13 +25,14 @@ _resolve.__triton_builtin__ = True  # called by the compiler, with the interpret
 if HAS_TRITON:
     from ..hashing import sources
 
-    _SOURCES = tl.constexpr(sources("functions.py", "language.py"))  # names are looked up outside Triton's view of the source
+    # Names are looked up outside Triton's view of the source, so its key of a kernel that has one gets this.
+    _SOURCES = tl.constexpr(sources("functions.py", "language.py", "../monoids.py"))
 
 
 @jit
 def init(op: tl.constexpr, shape: tl.constexpr, dtype: tl.constexpr):
     """The identity of `op` in every lane of `shape`; `dtype` is that of the values (16-bit floats accumulate in fp32)."""
-    o: tl.constexpr = _resolve(op, dtype)
+    o: tl.constexpr = _resolve(op, _SOURCES, dtype)
     if o.arity == 1:
         return tl.full(shape, o.identity[0], o.dtypes[0])
     elif o.arity == 2:
@@ -93,10 +94,10 @@ def update(acc, value, op: tl.constexpr, mask=None, index=None, partial: tl.cons
     `index` is the position along the reduced axis (argmax, argmin). With `partial` the value is a state itself: another accumulator.
     """
     if partial:
-        o: tl.constexpr = _resolve(op)
+        o: tl.constexpr = _resolve(op, _SOURCES)
         merged = _combine(o, acc, value)
     else:
-        o: tl.constexpr = _resolve(op, value.dtype)
+        o: tl.constexpr = _resolve(op, _SOURCES, value.dtype)
         merged = _combine(o, acc, _like(o, _lift(o, value, index), acc))
     if mask is None:
         return merged
@@ -127,7 +128,7 @@ def _finish(o: tl.constexpr, state, count):
 @jit
 def finalize(acc, op: tl.constexpr, axis: tl.constexpr, count=None, partial: tl.constexpr = False):
     """Fold `axis` of the accumulator and finish: the result, or with `partial` the folded state. `axis=None` only finishes."""
-    o: tl.constexpr = _resolve(op)
+    o: tl.constexpr = _resolve(op, _SOURCES)
     if axis is None:
         return _finish(o, acc, count)
     else:

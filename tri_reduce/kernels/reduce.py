@@ -13,39 +13,39 @@ from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_til
 @jit
 def update_tile(
     acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
-    OP: tl.constexpr, PRECAST: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, REDUCED: tl.constexpr,
-    DEEP: tl.constexpr, VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_R: tl.constexpr, MASKED: tl.constexpr, WIDE: tl.constexpr, EVICT: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Read reduced tile `t` of the rows and combine it into the accumulator."""
-    outer, inner = reduced_tile(t, inner_tiles, R0_BLOCK, R1_BLOCK, REDUCED, WIDE)
+    DEEP: tl.constexpr = HOW.deep_reduced
+    outer, inner = reduced_tile(t, inner_tiles, R0_BLOCK, R1_BLOCK, HOW.reduced, HOW.wide)
     outer, inner = outer[None, :], inner[None, :]
     start = outer * 0
-    if REDUCED > 1:
-        start = unravel_outer(outer, x_r1, REDUCED, DEEP, 0)
-    if VEC > 1:
-        offsets, readable, valid, inner = aligned_tile(x_row[:, None] + start, inner, R0, VEC, HEAD)
+    if HOW.reduced > 1:
+        start = unravel_outer(outer, x_r1, HOW.reduced, DEEP, 0)
+    if HOW.vec > 1:
+        offsets, readable, valid, inner = aligned_tile(x_row[:, None] + start, inner, R0, HOW.vec, HOW.head)
     else:
-        offsets, readable, valid = x_row[:, None] + multiple_of(start + inner * x_r0, X_VEC), inner < R0, inner < R0
-    if FULL_R:
+        offsets, readable, valid = x_row[:, None] + multiple_of(start + inner * x_r0, HOW.column_vec), inner < R0, inner < R0
+    if HOW.full_r:
         readable, valid = reach[:, None], live[:, None]
     else:
         if R1_BLOCK > 1:
             readable, valid = readable & (outer < R1), valid & (outer < R1)
         readable, valid = readable & reach[:, None], valid & live[:, None]
-    if MASKED:
+    if HOW.masked:
         where_offsets = where_row[:, None] + inner * w_r0
-        if REDUCED > 1:
-            where_offsets += unravel_outer(outer, w_r1, REDUCED, DEEP, 1)
+        if HOW.reduced > 1:
+            where_offsets += unravel_outer(outer, w_r1, HOW.reduced, DEEP, 1)
         valid &= tl.load(where_ptr + where_offsets, mask=valid, other=0) != 0
-    value = tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy=EVICT)
-    if PRECAST is not None:
-        value = value.to(PRECAST)
+    value = tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
+    if HOW.precast is not None:
+        value = value.to(HOW.precast)
     if OP.shifted:
         value = value.to(OP.cast) - origin[:, None]
     if OP.lift_extra == "index":
         index = inner * i_r0
-        if REDUCED > 1:
-            index += unravel_outer(outer, i_r1, REDUCED, DEEP, 2)
+        if HOW.reduced > 1:
+            index += unravel_outer(outer, i_r1, HOW.reduced, DEEP, 2)
         return update(acc, value, OP, mask=valid, index=index)
     else:
         return update(acc, value, OP, mask=valid)
@@ -55,26 +55,27 @@ def update_tile(
 def reduce_kernel(
     x_ptr, where_ptr, out_ptr, p0, p1, p2, ticket_ptr, seed, shift, count, K, K0, R1, R0, x_k1, x_k0, w_k1, w_k0, o_k1, o_k0,
     x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
-    OP: tl.constexpr, PRECAST: tl.constexpr, KEPT: tl.constexpr, REDUCED: tl.constexpr, DEEP_KEPT: tl.constexpr, DEEP_REDUCED: tl.constexpr,
-    MASKED: tl.constexpr, SEED: tl.constexpr, ACCUMULATE: tl.constexpr, TRUTH: tl.constexpr, WIDE: tl.constexpr,
-    VEC: tl.constexpr, HEAD: tl.constexpr, X_VEC: tl.constexpr, FULL_X: tl.constexpr, FULL_R: tl.constexpr, SINK: tl.constexpr, SLOT_FAST: tl.constexpr, TILES: tl.constexpr, AHEAD: tl.constexpr, EVICT: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
     """SINK "own": a program owns its outputs. "split": `slots` programs share them, the last to arrive folds. "slot": states stay in slots."""
     PARTIAL: tl.constexpr = OP.partial
-    tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", SLOT_FAST)
+    DEEP: tl.constexpr = HOW.deep_kept
+    TILES: tl.constexpr = HOW.tiles
+    SEED: tl.constexpr = HOW.seed
+    tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", HOW.slot_fast)
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
-    if WIDE:
+    if HOW.wide:
         k = tile.to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
-    live, reach = columns(k, K, X_VEC, FULL_X)
-    if KEPT > 1:
-        K0 = multiple_of(K0, X_VEC)
-    if KEPT == 2:
-        x_k1 = multiple_of(x_k1, X_VEC)
-    x_row = kept_offsets(k, K0, x_k1, x_k0, KEPT, DEEP_KEPT, 0) + shift
+    live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
+    if HOW.kept > 1:
+        K0 = multiple_of(K0, HOW.column_vec)
+    if HOW.kept == 2:
+        x_k1 = multiple_of(x_k1, HOW.column_vec)
+    x_row = kept_offsets(k, K0, x_k1, x_k0, HOW.kept, DEEP, 0) + shift
     where_row = x_row
-    if MASKED:
-        where_row = kept_offsets(k, K0, w_k1, w_k0, KEPT, DEEP_KEPT, 1)
+    if HOW.masked:
+        where_row = kept_offsets(k, K0, w_k1, w_k0, HOW.kept, DEEP, 1)
     origin = x_row
     if OP.shifted:
         first_value = tl.load(x_ptr + x_row, mask=live & (tiles > 0), other=0).to(OP.cast)
@@ -83,25 +84,23 @@ def reduce_kernel(
     if TILES > 0:
         for t in tl.static_range(TILES):
             acc = update_tile(acc, slot * chunk + t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                              i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, X_VEC, FULL_R, MASKED,
-                              WIDE, EVICT)  # fmt: skip
+                              i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
     else:
-        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=AHEAD):
+        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
             acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                              i_r1, i_r0, inner_tiles, OP, PRECAST, R0_BLOCK, R1_BLOCK, REDUCED, DEEP_REDUCED, VEC, HEAD, X_VEC, FULL_R, MASKED,
-                              WIDE, EVICT)  # fmt: skip
+                              i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
     state = finalize(acc, OP, axis=1, partial=True)
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
         wide: tl.constexpr = PARTIAL.dtypes[0]
         state = state[0].to(wide) + origin.to(wide), state[1].to(wide), state[2].to(wide)
-    out_offsets = kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 2)
+    out_offsets = kept_offsets(k, K0, o_k1, o_k0, HOW.kept, DEEP, 2)
     if SINK == "own":
-        write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, ACCUMULATE, TRUTH)
+        write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
     elif SINK == "slot":  # [slot, output] whatever the layout and the tile
         add_to_slot(p0, p1, p2, slot * K + out_offsets, state, seed, live, OP)
     else:
-        offsets = k * slots + slot if SLOT_FAST else slot * K + k
+        offsets = k * slots + slot if HOW.slot_fast else slot * K + k
         store_state(p0, p1, p2, offsets, state, live, PARTIAL)
         if arrive(ticket_ptr + tile, slots):
-            state = fold_partials(p0, p1, p2, k, slots, slots if SLOT_FAST else 1, 1 if SLOT_FAST else K, live, PARTIAL, XBLOCK, SBLOCK)
-            write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, ACCUMULATE, TRUTH)
+            state = fold_partials(p0, p1, p2, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, PARTIAL, XBLOCK, SBLOCK)
+            write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
