@@ -77,6 +77,4 @@ def write_result(out_ptr, offsets, state, seed, count, mask, OP: tl.constexpr, S
     result = finalize(state, OP, axis=None, count=count)
     if TRUTH:
         result = (result != 0).to(tl.uint8)
-    elif result.dtype == tl.float64 and out_ptr.dtype.element_ty.primitive_bitwidth == 16 and out_ptr.dtype.element_ty.is_floating():
-        result = result.to(tl.float32)  # the interpreter converts to bf16 from fp32 only
     tl.store(out_ptr + offsets, result.to(out_ptr.dtype.element_ty), mask=mask)

@@ -31,21 +31,11 @@ except ImportError:  # e.g. macOS: there is no Triton, and no kernel is ever com
         return fn if fn is not None else lambda f: f
 
 
-# Triton from 3.3 on reads attributes through a constexpr; before, only of objects that are one.
-_OLD = HAS_TRITON and not hasattr(tl, "constexpr_type")
-_Base: Any = tl.constexpr if _OLD else object
+class Constant:
+    """An object that is a compile-time constant: a kernel reads its attributes. What compiles is keyed by `cache_key`.
 
-
-class Constant(_Base):  # type: ignore[misc]
-    """An object that is a compile-time constant: a kernel reads its attributes, in every version of Triton and in the interpreter.
-
-    Subclasses are frozen dataclasses; what compiles is keyed by their `cache_key`.
+    Subclasses are frozen dataclasses.
     """
-
-    @property
-    def value(self) -> Constant:
-        """What Triton unwraps: the object itself."""
-        return self
 
     @property
     def cache_key(self) -> str:
@@ -57,6 +47,18 @@ class Constant(_Base):  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.cache_key == other.cache_key  # type: ignore[attr-defined]
+
+
+def _attribute(constant: Any, name: str) -> Any:
+    """An attribute of a constexpr's value, as Triton 3.3 and later read it; plain ones are constexprs, as only those can be compared."""
+    if name.startswith("_") or name == "value":
+        raise AttributeError(name)
+    found = getattr(constant.value, name)
+    return tl.constexpr(found) if found is None or isinstance(found, bool | int | str) else found
+
+
+if HAS_TRITON and not hasattr(tl, "constexpr_type"):  # Triton 3.2 (Ascend): a constexpr hides its value's attributes
+    tl.constexpr.__getattr__ = _attribute
 
 
 __all__ = ["HAS_TRITON", "Constant", "jit", "tl", "triton"]

@@ -78,7 +78,7 @@ def reduce_kernel(
         where_row = kept_offsets(k, K0, w_k1, w_k0, HOW.kept, DEEP, 1)
     origin = x_row
     if OP.shifted:
-        first_value = tl.load(x_ptr + x_row, mask=live & (tiles > 0), other=0).to(OP.cast)
+        first_value = tl.load(x_ptr + x_row, mask=live & (k * 0 < tiles), other=0).to(OP.cast)
         origin = tl.where(tl.abs(first_value) < float("inf"), first_value, 0.0)
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
     if TILES > 0:
