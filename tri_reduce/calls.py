@@ -1,4 +1,7 @@
-"""The short path of a call that nothing has to see: a key, a remembered plan, a launch. What is not remembered is validated and planned first."""
+"""The short path of a call that nothing has to see: a key, a remembered plan, a launch.
+
+What is not remembered is validated and planned first.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,11 @@ def reduce_now(
             remember(key, planned)
     call, reach = planned
     if out is None:
-        return call(x, where, None)  # type: ignore[no-any-return]
+        return call(x, where, None)
     increment_version(out)  # a backward that saved its old values must know
     if out.is_neg() or overlaps(reach, out, x, where):
         return _through_copy(call, x, where, out, accumulate)
-    return call(x, where, out)  # type: ignore[no-any-return]
+    return call(x, where, out)
 
 
 def _through_copy(call: Any, x: Tensor, where: Tensor | None, out: Tensor, accumulate: bool) -> Tensor:
@@ -63,10 +66,9 @@ def gemv_now(a: Tensor, x: Tensor, alpha: Any, beta: Any, y: Tensor | None, tran
             y = None if y is None else y.resolve_neg()
             return gemv_now(a.resolve_neg(), x.resolve_neg(), alpha, beta, y, trans, out, determinism)
         key: Any = (
-            a.shape, a.stride(), a.dtype, a.device, away_a, x.shape, x.stride(), x.dtype, x.device, away_x, alpha, beta, trans,
-            determinism, MODE.get(),
-            None if y is None else (y.shape, y.stride(), y.dtype, y.device),
-            None if out is None else (out.shape, out.stride(), out.dtype, out.device),
+            a.shape, a.stride(), a.dtype, a.device, away_a, x.shape, x.stride(), x.dtype, x.device, away_x, alpha, beta, trans, determinism,
+            MODE.get(), None if y is None else (y.shape, y.stride(), y.dtype, y.device), None if out is None else (out.shape, out.stride(),
+            out.dtype, out.device),
         )  # fmt: skip
         planned = PLANS.get(key)
     except (TypeError, AttributeError, NotImplementedError):

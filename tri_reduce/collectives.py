@@ -1,8 +1,9 @@
 """The collective over ranks: one c10d collective for each `finalize(group=)`, whatever the monoid, and none where the ranks disagree.
 
-What each rank brings (op, shape, dtype, seed, epoch, an error of its own) is a header of a few hundred bytes. Headers go through the group's
-key-value store first, so that ranks whose buffers would not even have one size find out without a collective, and the group stays usable. Then
-sums of one tile, and extremes, are reduced by the backend itself; any other state is packed into bytes, gathered and folded in rank order.
+What each rank brings (op, shape, dtype, seed, epoch, an error of its own) is a header of a few hundred bytes. Headers go through the
+group's key-value store first, so that ranks whose buffers would not even have one size find out without a collective, and the group stays
+usable. Then sums of one tile, and extremes, are reduced by the backend itself; any other state is packed into bytes, gathered and folded in
+rank order.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def _reduced(parts: Sequence[Partials], world: int, group: Any) -> list[States]:
 
 
 def _native(part: Partials, state: States) -> Any:
-    """(tile, the backend's op, the way back) where the backend's own reduction means the same: it drops NaN, so floats go as ordering keys."""
+    """(tile, the backend's op, the way back) where the backend's own reduction means the same: it drops NaN, so floats go as ordering
+    keys.
+    """
     name, tile = part.kind.monoid.name, state[0]
     if not part.kind.builtin or len(state) != 1 or not tile.numel():
         return None

@@ -1,4 +1,5 @@
-"""Which tile runs a problem on a target: a regime, then candidates, best guess first. Pure Python; nothing here may change a result's meaning.
+"""Which tile runs a problem on a target: a regime, then candidates, best guess first. Pure Python; nothing here may change a result's
+meaning.
 
 A tile is [XBLOCK outputs, R1_BLOCK x R0_BLOCK reduced lanes]; `split` programs share an output tile. Facts behind the constants (one H200,
 docs/performance.md): short programs that read 4 to 16 KiB with 16-byte loads reach the memory floor, long loops do not.
@@ -38,7 +39,10 @@ def pow2_floor(n: float) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """One candidate. x: outputs a program computes. r0, r1: lanes along the inner and the outer reduced axes. split: programs that share an output."""
+    """One candidate. x: outputs a program computes. r0, r1: lanes along the inner and the outer reduced axes.
+
+    split: programs that share an output.
+    """
 
     regime: str
     x: int
@@ -101,7 +105,7 @@ def split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Til
 def _thread_rows(problem: Problem, target: Target) -> list[Tile]:
     """Rows that one thread holds, read in the longest pieces that divide and align them: no lane ever talks to another."""
     r = problem.rnumel
-    if len(problem.reduced) > 1 or problem.layout == "columns" or r == 0:
+    if len(problem.reduced) > 1 or problem.layout == "columns" or r == 0 or not target.warp:
         return []
     step = math.gcd(r, problem.row_alignment)
     if r * problem.dtype.itemsize > 16 and r // step > THREAD_LOADS:
@@ -153,7 +157,11 @@ def _rows(problem: Problem, target: Target) -> Tile:
 
 
 def _warps(problem: Problem, target: Target, tile: Tile) -> int:
-    """256 elements a warp, 8 warps at most; few columns are folded over many lanes by more warps, many outputs need fewer in each program."""
+    """256 elements a warp, 8 warps at most (0: the target has none); few columns are folded over many lanes by more warps, many
+    outputs need fewer in each program.
+    """
+    if not target.warp:
+        return 0
     if tile.regime == "columns" and tile.x < 32 and tile.lanes >= COLUMN_LANES:
         return 16
     most = 4 if tile.regime == "columns" and problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores else 8
@@ -165,7 +173,10 @@ def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
     base = _columns(problem, target) if problem.layout == "columns" else _rows(problem, target)
     shapes = [base, replace(base, r0=max(1, base.r0 // 2))]
     if base.lanes * 2 <= target.max_tile:
-        shapes += [replace(base, x=base.x * 2), replace(base, r0=min(base.r0 * 2, pow2_ceil(problem.reduced[-1].size + row_overhang(problem))))]
+        shapes += [
+            replace(base, x=base.x * 2),
+            replace(base, r0=min(base.r0 * 2, pow2_ceil(problem.reduced[-1].size + row_overhang(problem)))),
+        ]
     found = _thread_rows(problem, target)
     for shape in shapes:
         tile = with_split(problem, target, replace(shape, warps=_warps(problem, target, shape)))
@@ -183,7 +194,9 @@ def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:
 
 
 def canonical(problem: Problem, target: Target) -> Tile:
-    """For determinism="invariant": a tile that depends on the reduced axes and the op alone, not on how many outputs there are or where they lie."""
+    """For determinism="invariant": a tile that depends on the reduced axes and the op alone, not on how many outputs there are or
+    where they lie.
+    """
     lanes = 1024
     inner, outer = problem.reduced[-1].size, problem.rnumel // max(problem.reduced[-1].size, 1)
     r0 = min(pow2_ceil(inner), lanes)
@@ -200,9 +213,12 @@ def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     """
     import triton
 
+    target = by_name(target)
+    if not target.warp:  # knobs that the backend ignores are not emitted
+        return [triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0}) for t in candidates(problem, target)]
     return [
         triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split}, num_warps=t.warps)
-        for t in candidates(problem, by_name(target))
+        for t in candidates(problem, target)
     ]
 
 
@@ -215,9 +231,10 @@ def explain(problem: Problem, target: Target | str) -> str:
         "columns": "a kept axis is contiguous: lanes run along it, the reduced axis is walked",
         "strided": "no axis is contiguous",
     }[regime(problem, target)]
+    mib, floor = problem.nbytes / 2**20, problem.nbytes / target.bandwidth * 1e6
     lines = [
-        f"{problem.op} of {problem.dtype.name}: {problem.xnumel} outputs from {problem.rnumel} values each, {problem.nbytes / 2**20:.1f} MiB",
-        f"target: {target.name} ({target.cores} cores); the floor of reading it once is {problem.nbytes / target.bandwidth * 1e6:.1f} us",
+        f"{problem.op} of {problem.dtype.name}: {problem.xnumel} outputs from {problem.rnumel} values each, {mib:.1f} MiB",
+        f"target: {target.name} ({target.cores} cores); the floor of reading it once is {floor:.1f} us",
         f"regime: {regime(problem, target)} ({why})",
         "candidates, best guess first:",
     ]
@@ -238,7 +255,9 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
     elif name is not None and name != problem.layout:
         tile = simplest(problem, name, target)
     else:
-        tile = next((t for t in candidates(problem, target) if t.regime != "thread" or split is None), None) or simplest(problem, problem.layout, target)
+        tile = next((t for t in candidates(problem, target) if t.regime != "thread" or split is None), None) or simplest(
+            problem, problem.layout, target
+        )
     known = {"XBLOCK": "x", "R0_BLOCK": "r0", "R1_BLOCK": "r1", "SPLIT": "split", "num_warps": "warps"}
     for key, value in config.items():
         if key not in known:
@@ -246,7 +265,7 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
         if not isinstance(value, int) or value < 1 or (key != "SPLIT" and value & (value - 1)):
             raise ValueError(f"config {key}={value!r} is illegal: a positive power of two is needed" + " (SPLIT: any positive integer)")
     if config:
-        tile = replace(tile, unroll=0, **{known[k]: v for k, v in config.items()})
+        tile = replace(tile, unroll=0, **{known[k]: v for k, v in config.items()})  # type: ignore[arg-type]
     if split is not None:
         tile = replace(tile, unroll=0, split=split)
     if tile.lanes > 2**20:

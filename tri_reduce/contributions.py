@@ -1,4 +1,7 @@
-"""What may go into a reducer: every argument of `Reducer.update`, checked before anything is written. `about` names the reducer in messages."""
+"""What may go into a reducer: every argument of `Reducer.update`, checked before anything is written.
+
+`about` names the reducer in messages.
+"""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def from_partial(tensor: DTensor) -> Reducer:
         tensor: [...]; its other placements stay as they are: the reducer has the shape of the local tensor.
 
     Returns:
-        An active Reducer of sum, max, min or mean. `finalize(group=mesh.get_group(mesh_dim))` gives what `redistribute` to `Replicate` would,
-        and further updates may go in before: for sum, max and min they count as contributions of this rank.
+        An active Reducer of sum, max, min or mean. `finalize(group=mesh.get_group(mesh_dim))` gives what `redistribute` to `Replicate`
+        would, and further updates may go in before: for sum, max and min they count as contributions of this rank.
 
     Raises:
         ReducerError: no or several Partial placements, or one of another op.
@@ -53,8 +53,8 @@ def to_partial(reducer: Reducer, mesh: DeviceMesh, mesh_dim: int = 0) -> DTensor
         mesh, mesh_dim: the ranks that have contributions; the other mesh dims hold replicas.
 
     Returns:
-        DTensor of the reducer's shape, `Partial(op)` over mesh_dim. For mean, `Partial("avg")` is the mean of all contributions only where every
-        rank had as many: else use `finalize(group=)`.
+        DTensor of the reducer's shape, `Partial(op)` over mesh_dim. For mean, `Partial("avg")` is the mean of all contributions only
+        where every rank had as many: else use `finalize(group=)`.
 
     Raises:
         ReducerError: another op.

@@ -27,7 +27,7 @@ def reduce(
     where: Tensor | None = None,
     initial: float | Tensor | None = None,
     correction: float = 1,
-    ord: float = 2,  # noqa: A002
+    ord: float = 2,
     determinism: str = "run_to_run",
 ) -> Tensor:
     """Reduce dims of a tensor, each contribution counted exactly once.
@@ -44,7 +44,8 @@ def reduce(
         initial: a seed, combined once into every output.
         correction: var and std divide by count - correction.
         ord: of norm: 0, 1, 2, inf, -inf or p.
-        determinism: "run_to_run" (same input, device and tuning: same bits), "invariant" (same bits however many rows there are and whatever
+        determinism: "run_to_run" (same input, device and tuning: same bits), "invariant" (same bits however many rows there are and
+        whatever
             was tuned) or "none".
 
     Returns:
@@ -108,7 +109,7 @@ def gemv(
     return ops.gemv(a, x, alpha, beta, y, trans, out, determinism)
 
 
-def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:  # noqa: A001
+def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
     """`torch.sum`. Source: torch's documentation, as for all shortcuts; see `reduce` for shapes, dtypes and errors.
 
     Example:
@@ -139,12 +140,12 @@ def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: torch.dtyp
     return reduce(x, "mean", dim, keepdim, dtype=dtype, out=out)
 
 
-def any(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:  # noqa: A001
+def any(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.any`: NaN is true."""
     return reduce(x, "any", dim, keepdim, out=out)
 
 
-def all(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:  # noqa: A001
+def all(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.all`: NaN is true."""
     return reduce(x, "all", dim, keepdim, out=out)
 
@@ -214,7 +215,7 @@ def logsumexp(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor 
 
 def norm(
     x: Tensor,
-    ord: float | str = 2,  # noqa: A002
+    ord: float | str = 2,
     dim: Dim = None,
     keepdim: bool = False,
     *,

@@ -28,7 +28,9 @@ def _flat(t: Tensor, shift: int) -> Tensor:
 
 
 def interpret(spec: Specialization, shift: int, operands: Sequence[Tensor | None], rest: Sequence[Any]) -> None:
-    """Run every program of a kernel. operands: the input, `shift` elements after a 16-byte boundary, what is read beside it, and the output."""
+    """Run every program of a kernel. operands: the input, `shift` elements after a 16-byte boundary, what is read beside it, and the
+    output.
+    """
     flats = [None if t is None else _flat(t, shift if n == 0 else 0) for n, t in enumerate(operands)]
     constants = dict(spec.constexprs)
     arguments = dict(zip(spec.fn.arg_names, [*flats, *rest]))

@@ -134,6 +134,6 @@ def _legal(spec: Specialization, target: Target) -> bool:
 
 
 def _record(name: str, spec: Specialization, problem: Problem, config: Any, role: str) -> KernelRecord:
-    signature, constexprs, options = dict(spec.signature), dict(spec.constexprs), {"num_warps": spec.warps}
+    signature, constexprs, options = dict(spec.signature), dict(spec.constexprs), spec.options
     count = spec.num_reduce if problem.op in (*MONOIDS, "gemv") else None
     return KernelRecord(name, spec.fn, signature, constexprs, spec.attrs, options, count, problem, config, role)

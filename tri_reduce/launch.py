@@ -1,7 +1,8 @@
 """From a plan to the driver: compile once, remember, launch with as little Python as possible.
 
-A `Plan` is a specialised kernel with everything but the pointers. On a GPU it calls the compiled kernel's own launcher; under the interpreter it
-calls the jit function. Programs that share outputs meet in a workspace, one for each device and stream: tickets that are zero between launches.
+A `Plan` is a specialised kernel with everything but the pointers. On a GPU it calls the compiled kernel's own launcher; under the
+interpreter it calls the jit function. Programs that share outputs meet in a workspace, one for each device and stream: tickets that are
+zero between launches.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
     found = _WORKSPACES.get(key)
     if found is None or found[0].numel() < tickets or found[1].numel() < slots:
         had = found or (torch.empty(0), torch.empty(0))
-        found = _new_workspace(device, pow2_at_least(max(tickets, had[0].numel()), 4096), pow2_at_least(max(slots, had[1].numel()), 1 << 16))
+        found = _new_workspace(
+            device, pow2_at_least(max(tickets, had[0].numel()), 4096), pow2_at_least(max(slots, had[1].numel()), 1 << 16)
+        )
         _WORKSPACES[key] = found
     return found
 
@@ -74,7 +77,7 @@ def _launcher(kernel: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
 
 
 try:  # what Inductor's code calls: a third of the host time of torch.empty
-    from torch._C._dynamo.guards import _empty_strided_cuda
+    from torch._C._dynamo.guards import _empty_strided_cuda  # type: ignore[attr-defined]
 except ImportError:
     _empty_strided_cuda = None
 
@@ -119,17 +122,17 @@ class Plan:
                 return self._run(first, *others, states=states, scalars=scalars)
         launch, middle = self._launch or self._prepare()
         stream = _current_stream(self._index)
-        if self._shares:
-            state = self._room_pointers(stream)
-        else:
-            state = (*(s.data_ptr() for s in states), *self._none)[: len(self._states)]
+        given: tuple[int | None, ...] = (*(s.data_ptr() for s in states), *self._none)[: len(self._states)]
+        state = self._room_pointers(stream) if self._shares else given
         pointers = [None if o is None else o.data_ptr() for o in others]
         rest = (*scalars, *self._rest[len(scalars) :]) if scalars else self._rest
         launch(self.spec.programs, 1, 1, stream, *middle, first.data_ptr() - self._back, *pointers, *state, *rest)
         return None
 
     def bind(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[..., Tensor]:
-        """`call(first, second, [third,] out)`, where all but the first may be None: `run` with all that can be known beforehand looked up."""
+        """`call(first, second, [third,] out)`, where all but the first may be None: `run` with all that can be known beforehand looked
+        up.
+        """
         device, index, back, programs = self.device, self._index, self._back, self.spec.programs
         strides = contiguous_strides(shape)
         if targets.interpreting():
@@ -179,7 +182,7 @@ class Plan:
     def _room_pointers(self, stream: int) -> tuple[int, ...]:
         tickets, room = self._room(stream)
         start, step = room.data_ptr(), self._slots * _SLOT_BYTES
-        return (start, start + step, start + 2 * step)[: len(self._states) - 1] + (tickets.data_ptr(),)
+        return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], tickets.data_ptr())
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:
         return _workspace(self.device, stream, self.spec.output_tiles, self._slots * self.spec.op.arity)

@@ -1,14 +1,15 @@
 """The table of monoids: what every reduction is. One entry holds everything that is particular to an op; nothing else knows op names.
 
 A monoid is an identity, a lift (value -> state), a combine (state x state -> state), a fold (combine along an axis of a tile) and a finish
-(state -> result); `kernels/functions.py` has the device functions. Beside them stand the dtype rules, the reference in torch and the gradient.
+(state -> result); `kernels/functions.py` has the device functions. Beside them stand the dtype rules, the reference in torch and the
+gradient.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,7 +109,7 @@ class DeviceOp(Constant):
         return len(self.identity)
 
     @functools.cached_property
-    def cache_key(self) -> str:  # type: ignore[override]
+    def cache_key(self) -> str:
         """Changes when anything that a kernel compiles from this object changes."""
         halves = [getattr(f, "cache_key", f.__name__) for f in (self.lift, self.combine, self.fold, self.finish)]
         facts = (self.name, self.identity, [str(d) for d in self.dtypes], str(self.cast), self.lift_extra, self.finish_extra, self.param)
@@ -122,18 +123,17 @@ class DeviceOp(Constant):
 class Monoid:
     """A reduction.
 
-    Device functions are `@triton.jit`; a state is one to three tiles, passed one after another, and a state of several is returned as a tuple:
+    Device functions are `@triton.jit`; a state is one to three tiles, passed one after another, and a state of several is returned as a
+    tuple:
     `lift(x)` or `lift(x, index)`, `combine(a, b)` or `combine(a0, a1, b0, b1)`, `fold(a, axis)` with `axis` a `tl.constexpr`, `finish(a)`.
     A parameter named `param` of lift or finish receives `param` (a constexpr); one named `count` of finish the number of contributions.
 
     Args:
-        name: shown in messages.
-        identity: a number, a tuple with one for each tile, or a function of the values' torch dtype.
-        lift, combine, fold, finish: the device functions.
-        acc_dtype: dtype of the state, or a rule (values' dtype -> dtype), or a tuple of either with one for each tile.
-        out_dtype: dtype of the result, or such a rule.
-        commutative: False forbids plans that change the order of contributions; no kernel here keeps an order, so it is refused.
-        reference: what it means in torch: `reference(x, dims, keepdim)`, `reference(x, dims)` or, on a flat tensor, `reference(x)`.
+        name: shown in messages. identity: a number, a tuple with one for each tile, or a function of the values' torch dtype. lift,
+        combine, fold, finish: the device functions. acc_dtype: dtype of the state, or a rule (values' dtype -> dtype), or a tuple of either
+        with one for each tile. out_dtype: dtype of the result, or such a rule. commutative: False forbids plans that change the order of
+        contributions; no kernel here keeps an order, so it is refused. reference: what it means in torch: `reference(x, dims, keepdim)`,
+        `reference(x, dims)` or, on a flat tensor, `reference(x)`.
 
     Example:
         >>> import tri_reduce
@@ -151,7 +151,7 @@ class Monoid:
     out_dtype: Any = _same
     commutative: bool = True
     reference: Callable[..., torch.Tensor] | None = None
-    param: Hashable = None
+    param: Any = None
     gradient: Callable[..., torch.Tensor] | None = None
     seed: str | None = None  # "state": a seed is itself a state; "lift": it is a value; None: this monoid takes none
     accumulates: bool = False  # the result is the state, so `out` can be one of the contributions
@@ -326,7 +326,16 @@ _mean = replace(_mean, gradient=gradients.mean, seed=None, accumulates=False, fl
 
 MONOIDS: dict[str, Monoid] = {
     "sum": _sum,
-    "prod": replace(_sum, name="prod", identity=1, combine=fn.multiply, fold=fn.fold_prod, reference=reference.prod, gradient=gradients.prod, join=torch.mul),
+    "prod": replace(
+        _sum,
+        name="prod",
+        identity=1,
+        combine=fn.multiply,
+        fold=fn.fold_prod,
+        reference=reference.prod,
+        gradient=gradients.prod,
+        join=torch.mul,
+    ),
     "max": _max,
     "min": replace(_max, name="min", identity=_highest, combine=fn.smaller, fold=fn.fold_min, reference=reference.min, join=torch.minimum),
     "mean": _mean,

@@ -1,7 +1,8 @@
-"""The partial states of one deferred reduction, between launches. `Partials` says what they can do; `SlotPartials` keeps them in kernels' slots.
+"""The partial states of one deferred reduction, between launches. `Partials` says what they can do; `SlotPartials` keeps them in kernels'
+slots.
 
-A state is one to three tiles; each is a tensor [slots, outputs], outputs in row-major order of the result. Sums of float32 are kept in float64,
-so that a stream of a million updates is as accurate as one; the identity fills every slot at the start.
+A state is one to three tiles; each is a tensor [slots, outputs], outputs in row-major order of the result. Sums of float32 are kept in
+float64, so that a stream of a million updates is as accurate as one; the identity fills every slot at the start.
 """
 
 from __future__ import annotations
@@ -104,11 +105,15 @@ class Partials(abc.ABC):
 
     @abc.abstractmethod
     def update(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Callable[[int], None]:
-        """A call that combines each value, reduced over `dims`, into its output, given the first value's position in the stream (argmax, argmin)."""
+        """A call that combines each value, reduced over `dims`, into its output, given the first value's position in the stream
+        (argmax, argmin).
+        """
 
     @abc.abstractmethod
     def segment(self, values: Tensor, index: Tensor, where: Tensor | None) -> Callable[[int, int], None]:
-        """A call that combines each row of values into the output that its index names, given the first row's position and the update's number."""
+        """A call that combines each row of values into the output that its index names, given the first row's position and the
+        update's number.
+        """
 
     @abc.abstractmethod
     def absorb(self, states: States) -> None:
@@ -150,7 +155,8 @@ class SlotPartials(Partials):
         kind, monoid = self.kind, self.kind.monoid
         shift = shift_of(values)
         problem = of_strides(
-            monoid.name, dtypes.of(values.dtype), values.shape, dims, values.stride(), None if where is None else where.expand(values.shape).stride(),
+            monoid.name, dtypes.of(values.dtype), values.shape, dims, values.stride(), None if where is None else
+            where.expand(values.shape).stride(),
             None, shift=shift, indexed=monoid.indexed, idempotent=monoid.idempotent, arity=len(self.states),
         )  # fmt: skip
 
@@ -185,8 +191,8 @@ class SlotPartials(Partials):
         if plan is None:
             kind, tile = self.kind, segment_tile(math.prod(self.kind.shape[1:]), self._determinism)
             spec = of_segment(
-                self._partial, dtypes.of(values.dtype), dtypes.of(index.dtype), kind.shape, values.shape[0], (values.stride(), mask, index.stride(0)),
-                tile, self._programs(-(-values.shape[0] // tile.r0)),
+                self._partial, dtypes.of(values.dtype), dtypes.of(index.dtype), kind.shape, values.shape[0], (values.stride(), mask,
+                index.stride(0)), tile, self._programs(-(-values.shape[0] // tile.r0)),
             )  # fmt: skip
             plan = remember(key, Plan(spec, self.device, 0, 1))
         run, faults, states = plan.run, self.faults[0], self.states

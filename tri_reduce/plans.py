@@ -1,6 +1,7 @@
 """Planned calls: from validated arguments to something that runs, remembered under everything that could change it.
 
-A planned call is `call(x, where, out) -> Tensor`. `PLANS` is one of the package's two module-level caches; it is bounded and safe under threads.
+A planned call is `call(x, where, out) -> Tensor`. `PLANS` is one of the package's two module-level caches; it is bounded and safe under
+threads.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ def _refer(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | None) ->
     return (torch.empty(r.shape, dtype=r.result, device=x.device) if out is None else out).copy_(y)  # never a view of x
 
 
-def plan_gemv(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None, alpha: float, beta: float, result: torch.dtype, determinism: str) -> Any:
+def plan_gemv(
+    a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None, alpha: float, beta: float, result: torch.dtype, determinism: str
+) -> Any:
     """A call `(a, x, y, out) -> Tensor` for a: [..., M, K] and x: [..., K], already broadcast to common batch dims."""
     batch, (m, k), device = a.shape[:-2], a.shape[-2:], a.device
     shape = (*batch, m)

@@ -1,7 +1,7 @@
 """A reduction as kernels see it: kept and reduced axes with their strides, as few as the layout allows. Pure Python, no device.
 
-`coalesce` turns the dims of a tensor into axes: size-1 dims vanish, neighbours whose strides agree in every operand merge, and the axis with the
-smallest input stride comes last (innermost), wherever it stood in the tensor.
+`coalesce` turns the dims of a tensor into axes: size-1 dims vanish, neighbours whose strides agree in every operand merge, and the axis
+with the smallest input stride comes last (innermost), wherever it stood in the tensor.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 class Problem:
     """What decides which kernel runs, with which tile.
 
-    op: "sum", ..., or "gemv". dtype: of the elements read. kept: axes with strides of (input, second operand, [y,] output). reduced: axes with
-    strides of (input, second operand, logical position). shift: elements from a 16-byte boundary to the input's first element.
+    op: "sum", ..., or "gemv". dtype: of the elements read. kept: axes with strides of (input, second operand, [y,] output). reduced: axes
+    with strides of (input, second operand, logical position). shift: elements from a 16-byte boundary to the input's first element.
     masked: the second operand is a `where`.
     """
 
@@ -112,7 +112,9 @@ class Problem:
 
     @property
     def column_vector(self) -> int:
-        """Elements of contiguous outputs that one load may read: 16 bytes where all other strides are multiples of that, else one element."""
+        """Elements of contiguous outputs that one load may read: 16 bytes where all other strides are multiples of that, else one
+        element.
+        """
         inner, *outer = reversed(self.kept)
         others = [a.strides[0] for a in (*outer, *self.reduced)]
         fits = self.layout == "columns" and self.shift == 0 and all(s % self.vector == 0 for s in others)
@@ -133,7 +135,9 @@ class Problem:
         return max(*both, *inner, self.xnumel, self.rnumel) >= 2**31 - 2**22
 
 
-def describe(op: str, shape: Sequence[int], dim: int | Sequence[int] | None = -1, dtype: torch.dtype | str = "fp32", trans: bool = False) -> Problem:
+def describe(
+    op: str, shape: Sequence[int], dim: int | Sequence[int] | None = -1, dtype: torch.dtype | str = "fp32", trans: bool = False
+) -> Problem:
     """The problem of a contiguous input: what `tri_reduce.reduce(x, op, dim)` or, for "gemv" with shape (M, K), `gemv(a, x)` would plan.
 
     Raises:
@@ -162,7 +166,17 @@ def describe(op: str, shape: Sequence[int], dim: int | Sequence[int] | None = -1
         if not -max(len(shape), 1) <= d < max(len(shape), 1):
             raise IndexError(f"dim {d} is out of range for a shape of {len(shape)} dims")
     reduced_dims = {d % max(len(shape), 1) for d in dims} or set(range(len(shape)))
-    return of_strides(op, kind, shape, sorted(reduced_dims & set(range(len(shape)))), strides, None, None, indexed=monoid.indexed, arity=len(monoid.identity_for(kind.torch)))
+    return of_strides(
+        op,
+        kind,
+        shape,
+        sorted(reduced_dims & set(range(len(shape)))),
+        strides,
+        None,
+        None,
+        indexed=monoid.indexed,
+        arity=len(monoid.identity_for(kind.torch)),
+    )
 
 
 def of_strides(

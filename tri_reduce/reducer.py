@@ -1,4 +1,7 @@
-"""`Reducer`: a reduction deferred over many launches. Contributions go in by `update`, each counted once; only `finalize` makes a result."""
+"""`Reducer`: a reduction deferred over many launches.
+
+Contributions go in by `update`, each counted once; only `finalize` makes a result.
+"""
 
 from __future__ import annotations
 
@@ -143,11 +146,13 @@ class Reducer(Opaque):
         other._state = "consumed"
 
     def finalize(self, out: Any = None, *, group: Any = None) -> Any:
-        """Fold the partial states, combine the seed once, finish: the only collective of the stream. After any error the reducer is still active.
+        """Fold the partial states, combine the seed once, finish: the only collective of the stream. After any error the reducer is still
+        active.
 
         Args:
             out: a tensor of the reducer's shape, any strides (a tuple of them for several ops), checked before anything changes.
-            group: a `torch.distributed` group: every rank calls this with its own reducer and gets the result over all, the same bits, from one
+            group: a `torch.distributed` group: every rank calls this with its own reducer and gets the result over all, the same bits,
+            from one
                 collective. The seed counts once, not once a rank.
 
         Returns:

@@ -1,7 +1,7 @@
 """What each op means, in PyTorch: the oracle of the tests, and what CPU tensors run where there is no interpreter.
 
-Every function takes `(x, dims, keepdim, where, param)`: a tensor, a tuple of distinct non-negative dims (never empty unless x is 0-d), a mask of
-x's shape or None, and the monoid's parameter. Floats are computed in float64, integers exactly; the caller casts the result.
+Every function takes `(x, dims, keepdim, where, param)`: a tensor, a tuple of distinct non-negative dims (never empty unless x is 0-d), a
+mask of x's shape or None, and the monoid's parameter. Floats are computed in float64, integers exactly; the caller casts the result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def count(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None) -> Tensor:
     return _over_flat(torch.sum, ones, dims, keepdim, None, 0)
 
 
-def sum(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:  # noqa: A001
+def sum(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
     return _over_flat(torch.sum, _wide(x), dims, keepdim, where, 0)
 
 
@@ -70,11 +70,11 @@ def _extreme(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None, largest
     return _shaped(flat.amax(-1) if largest else flat.amin(-1), x, dims, keepdim)
 
 
-def max(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:  # noqa: A001
+def max(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
     return _extreme(x, dims, keepdim, where, True)
 
 
-def min(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:  # noqa: A001
+def min(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
     return _extreme(x, dims, keepdim, where, False)
 
 
@@ -82,11 +82,11 @@ def mean(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, para
     return sum(_real(x), dims, keepdim, where) / count(x, dims, keepdim, where)
 
 
-def any(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:  # noqa: A001
+def any(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
     return _over_flat(torch.any, x != 0, dims, keepdim, where, False)
 
 
-def all(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:  # noqa: A001
+def all(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
     return _over_flat(torch.all, x != 0, dims, keepdim, where, True)
 
 
@@ -132,7 +132,8 @@ def var(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param
     x = _real(x)
     away = x - mean(x, dims, True, where).reshape([1 if d in dims else s for d, s in enumerate(x.shape)])
     squares = sum(away * away, dims, keepdim, where)
-    return squares / (count(x, dims, keepdim, where) - param).clamp(min=0)
+    divisor: Tensor = count(x, dims, keepdim, where) - param
+    return squares / divisor.clamp(min=0)
 
 
 def std(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = 1) -> Tensor:
@@ -154,7 +155,8 @@ def norm(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, para
     if order == 0:
         return sum((size != 0).double(), dims, keepdim, where)
     total = sum(size**order, dims, keepdim, where)
-    return total if order == 1 else total.sqrt() if order == 2 else total ** (1 / order)
+    result: Tensor = total if order == 1 else total.sqrt() if order == 2 else total.pow(1 / order)
+    return result
 
 
 def count_nonzero(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
@@ -170,7 +172,7 @@ def abs_max(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, p
 
 
 def sum_sq(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
-    return sum(_wide(x) ** 2, dims, keepdim, where)
+    return sum(_wide(x).square(), dims, keepdim, where)
 
 
 def call(f: Callable[..., Tensor], x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None, param: Any) -> Tensor:
@@ -185,7 +187,10 @@ def call(f: Callable[..., Tensor], x: Tensor, dims: Dims, keepdim: bool, where: 
     if where is None and len(takes) >= 2:
         y = f(flat, (flat.dim() - 1,)) if len(takes) == 2 else f(flat, (flat.dim() - 1,), False)
     else:
-        rows, masks = flat.reshape(-1, flat.shape[-1]), None if where is None else _flat(where.expand(x.shape), dims).reshape(-1, flat.shape[-1])
+        rows, masks = (
+            flat.reshape(-1, flat.shape[-1]),
+            None if where is None else _flat(where.expand(x.shape), dims).reshape(-1, flat.shape[-1]),
+        )
         each = [row if masks is None else row[masks[i]] for i, row in enumerate(rows)]
         extra = {1: (), 2: ((0,),)}.get(len(takes), ((0,), False))
         y = torch.stack([f(row, *extra) for row in each]).reshape(flat.shape[:-1]) if each else flat.new_empty(flat.shape[:-1])

@@ -102,7 +102,10 @@ def of_segment(
     tile: Tile,
     programs: int,
 ) -> Specialization:
-    """The kernel of a segment update into outputs of `shape`, `programs` sharing an output. strides: of values and mask, [N, ...], and of the index."""
+    """The kernel of a segment update into outputs of `shape`, `programs` sharing an output.
+
+    strides: of values and mask, [N, ...], and of the index.
+    """
     v, w, i_n = strides
     mask = w if w is not None else (0,) * len(v)
     inner = shape[1:]

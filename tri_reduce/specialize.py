@@ -33,11 +33,12 @@ class Walk(Constant):
     """How a kernel walks its operands: a compile-time constant, read by the kernel as `HOW`.
 
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
-    head: rows do not start on a vector. column_vec: contiguous outputs read at once. full_x, full_r: tiles end where the axes do, nothing is
-    masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop.
-    ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where. seed: "state",
-    "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0.
-    vector_2d: gemv's vector is read in the matrix's layout.
+    head: rows do not start on a vector. column_vec: contiguous outputs read at once. full_x, full_r: tiles end where the axes do, nothing
+    is masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles: walked without a loop, 0 for a
+    loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where. seed:
+    "state",
+    "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta
+    not 0. vector_2d: gemv's vector is read in the matrix's layout.
     """
 
     kept: int
@@ -89,6 +90,11 @@ class Specialization:
         return {(names.index(n),): [["tt.divisibility", 16]] for n in self.divisible}
 
     @property
+    def options(self) -> dict[str, int]:
+        """What `triton.compile` takes; nothing where the target has no warps."""
+        return {"num_warps": self.warps} if self.warps else {}
+
+    @property
     def num_reduce(self) -> int:
         """`tt.reduce` operations in the kernel: the folds of a program, and once more those of the last to arrive."""
         return self.op.folds * (2 if dict(self.constexprs)["SINK"] == "split" else 1) + self.extra_folds
@@ -118,7 +124,17 @@ def _deep(axes: tuple[Axis, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple((a.size, *a.strides) for a in reversed(axes[:-1])) if len(axes) > 2 else ()
 
 
-def _specialize(fn: Any, pointers: dict[str, str], ints: dict[str, int], constants: dict[str, Any], *, wide: bool, hints: bool, aligned: tuple[str, ...] = (), **rest: Any) -> Specialization:
+def _specialize(
+    fn: Any,
+    pointers: dict[str, str],
+    ints: dict[str, int],
+    constants: dict[str, Any],
+    *,
+    wide: bool,
+    hints: bool,
+    aligned: tuple[str, ...] = (),
+    **rest: Any,
+) -> Specialization:
     signature, constexprs, divisible, values = [], [], [], []
     for name in fn.arg_names:
         if name in pointers:
@@ -219,7 +235,8 @@ def of_reduce(
     ints, constants = _common(
         problem, tile, op, sink, slots,
         precast=None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
-        masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not slot_count,
+        masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not
+        slot_count,
     )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
     ints |= _axis_values("xwo", problem.kept, "k") | _axis_values("xwi", problem.reduced, "r")
@@ -253,7 +270,8 @@ def of_gemv(
 ) -> Specialization:
     """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary."""
     sink = "split" if tile.split > 1 else "own"
-    vector_2d = problem.layout == "rows" or any(a.strides[1] for a in problem.kept)
+    spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
+    vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)
     ints, constants = _common(problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d)
     ints |= _axis_values("avyo", problem.kept, "k") | _axis_values("av", problem.reduced, "r")
     if alpha != 1:
@@ -267,8 +285,9 @@ def of_gemv(
         pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
     output_tiles = -(-problem.xnumel // tile.x)
     found = _specialize(
-        gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector, warps=tile.warps,
-        programs=output_tiles * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op, tile=tile,
+        gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
+        warps=tile.warps, programs=output_tiles * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op,
+        tile=tile,
     )  # fmt: skip
     return found
 

@@ -1,4 +1,4 @@
-"""Hardware facts. The only place that knows which backend this is: a Target is data, and the selector asks it for numbers, not for a name."""
+"""Hardware facts. The only place that knows which backend this is: the selector asks a Target for numbers, not for a name."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def of_device(device_type: str, index: int) -> Target:
     if known is not None and known.cores == facts.multi_processor_count:
         return known
     if torch.version.hip:
-        return Target(name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1)
+        return Target(
+            name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1
+        )
     return Target(name, "cuda", facts.major * 10 + facts.minor, 32, facts.multi_processor_count, 1e12)
 
 

@@ -114,7 +114,7 @@ def _offsets(t: Tensor) -> list[int]:
     offsets = torch.zeros((), dtype=torch.int64)
     for stride, size in zip(t.stride(), t.shape, strict=True):
         offsets = offsets.unsqueeze(-1) + torch.arange(size) * stride
-    return offsets.flatten().tolist()  # type: ignore[no-any-return]
+    return offsets.flatten().tolist()
 
 
 def spans(out: Tensor | None, *operands: Tensor | None) -> tuple[int, ...]:
@@ -164,7 +164,18 @@ def check_seed(monoid: Monoid, value: torch.dtype, initial: Any) -> Any:
 
 
 def reduction(
-    x: Any, op: Any, dim: Any, keepdim: Any, dtype: Any, out: Any, accumulate: Any, where: Any, initial: Any, correction: Any, order: Any, determinism: Any
+    x: Any,
+    op: Any,
+    dim: Any,
+    keepdim: Any,
+    dtype: Any,
+    out: Any,
+    accumulate: Any,
+    where: Any,
+    initial: Any,
+    correction: Any,
+    order: Any,
+    determinism: Any,
 ) -> Reduction:
     """The arguments of `reduce`, validated and normalised."""
     monoid = lookup(op, correction, order)
@@ -187,7 +198,9 @@ def reduction(
     if seed is None and not accumulate and (monoid.no_empty or (name == "norm" and monoid.param < 0)):
         empty = [d for d in dims if x.shape[d] == 0]  # asked of no other op: a length may not be known yet under torch.compile
         if empty:
-            raise IndexError(f"{name} has no result over an empty dim: dim {empty[0]} of shape {tuple(x.shape)} has size 0 (initial= would be one)")
+            raise IndexError(
+                f"{name} has no result over an empty dim: dim {empty[0]} of shape {tuple(x.shape)} has size 0 (initial= would be one)"
+            )
     return Reduction(monoid, dims, bool(keepdim), shape, value, precast, result, seed, bool(accumulate), determinism)
 
 
@@ -213,9 +226,11 @@ def gemv_arguments(a: Any, x: Any, alpha: Any, beta: Any, y: Any, trans: Any, ou
         raise ValueError(f"gemv: a must be [..., M, K] and x [..., K], got shapes {tuple(a.shape)} and {tuple(x.shape)}")
     m, k = (a.shape[-1], a.shape[-2]) if trans else (a.shape[-2], a.shape[-1])
     if x.shape[-1] != k:
-        raise ValueError(f"gemv: a of shape {tuple(a.shape)}{' transposed' if trans else ''} needs x of size {k}, got shape {tuple(x.shape)}")
+        raise ValueError(
+            f"gemv: a of shape {tuple(a.shape)}{' transposed' if trans else ''} needs x of size {k}, got shape {tuple(x.shape)}"
+        )
     try:
-        batch = torch.broadcast_shapes(a.shape[:-2], x.shape[:-1])
+        batch = torch.broadcast_shapes(a.shape[:-2], x.shape[:-1])  # type: ignore[no-untyped-call]
     except RuntimeError:
         raise ValueError(f"gemv: batch dims of a {tuple(a.shape)} and x {tuple(x.shape)} do not broadcast") from None
     shape = (*batch, m)

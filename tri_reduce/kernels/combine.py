@@ -55,7 +55,7 @@ def arrive(ticket_ptr, slots):
 def constant(bits, state: tl.constexpr):
     """A scalar of dtype `state` from its bits (a launch passes no floating-point numbers: their width would be guessed)."""
     if state.is_floating():
-        if state.primitive_bitwidth == 64:
+        if state == tl.float64:
             return bits.to(tl.int64).to(state, bitcast=True)
         else:
             return bits.to(tl.int32).to(state, bitcast=True)
@@ -64,7 +64,9 @@ def constant(bits, state: tl.constexpr):
 
 
 @jit
-def write_result(out_ptr, offsets, state, seed, count, mask, OP: tl.constexpr, SEED: tl.constexpr, ACCUMULATE: tl.constexpr, TRUTH: tl.constexpr):
+def write_result(
+    out_ptr, offsets, state, seed, count, mask, OP: tl.constexpr, SEED: tl.constexpr, ACCUMULATE: tl.constexpr, TRUTH: tl.constexpr
+):
     """Combine the seed and the old output, each exactly once, finish and store."""
     if ACCUMULATE:
         old = tl.load(out_ptr + offsets, mask=mask, other=0).to(OP.dtypes[0])

@@ -46,7 +46,7 @@ class Constant:
         return hash(self.cache_key)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.cache_key == other.cache_key  # type: ignore[attr-defined]
+        return type(other) is type(self) and self.cache_key == other.cache_key
 
 
 def _attribute(constant: Any, name: str) -> Any:

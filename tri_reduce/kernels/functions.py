@@ -72,7 +72,7 @@ def order_key(x):
     """int32 for fp32, int64 for fp64, integers as they are: a < b if and only if key(a) < key(b); every NaN gets the largest key."""
     if x.dtype.is_floating():
         x = x + 0.0  # -0.0 and 0.0 are equal
-        if x.dtype.primitive_bitwidth == 64:
+        if x.dtype == tl.float64:
             bits = x.to(tl.int64, bitcast=True)
             key = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
             return tl.where(x != x, 0x7FFFFFFFFFFFFFFF, key)

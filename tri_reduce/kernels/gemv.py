@@ -33,9 +33,9 @@ def update_tile(
 
 @jit
 def gemv_kernel(
-    a_ptr, v_ptr, y_ptr, out_ptr, p0, ticket_ptr, alpha, beta, shift, K, K0, R0, a_k1, a_k0, v_k1, v_k0, y_k1, y_k0, o_k1, o_k0,
-    a_r0, v_r0, tiles, chunk, slots,
-    OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
+    a_ptr, v_ptr, y_ptr, out_ptr, p0, ticket_ptr, alpha, beta, shift, K, K0, R0, a_k1, a_k0, v_k1, v_k0, y_k1, y_k0, o_k1, o_k0, a_r0, v_r0,
+    tiles, chunk, slots, OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, SBLOCK:
+    tl.constexpr,
 ):  # fmt: skip
     """Outputs are the rows of all batches. `HOW` is a `specialize.Walk`."""
     DEEP: tl.constexpr = HOW.deep_kept

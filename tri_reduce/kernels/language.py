@@ -5,14 +5,18 @@
         acc = trl.update(acc, a * x[None, :], "sum", mask=m)          # elementwise: no lane talks to another
     y = trl.finalize(acc, "sum", axis=1)                              # the one collective
 
-`op` is the name of a monoid or a `Monoid.device(...)` object. The accumulator is one tile, or a tuple of two or three (argmax, logsumexp, var).
+`op` is the name of a monoid or a `Monoid.device(...)` object. The accumulator is one tile, or a tuple of two or three (argmax, logsumexp,
+var).
 """
 
 from .compat import HAS_TRITON, jit, tl
 
 
 def _resolve(op, sources, dtype=None, _semantic=None, _builder=None):
-    """At compile time: the device half of a name, for values of `dtype`; an object is its own. `sources`: part of what kernels are keyed by."""
+    """At compile time: the device half of a name, for values of `dtype`; an object is its own.
+
+    `sources`: part of what kernels are keyed by.
+    """
     from ..monoids import device_op
 
     op, dtype = getattr(op, "value", op), getattr(dtype, "value", dtype)
@@ -20,7 +24,7 @@ def _resolve(op, sources, dtype=None, _semantic=None, _builder=None):
     return found if _semantic is None and _builder is None else tl.constexpr(found)
 
 
-_resolve.__triton_builtin__ = True  # called by the compiler, with the interpreter's and every version's own keyword
+_resolve.__triton_builtin__ = True  # type: ignore[attr-defined]  # called by the compiler, with the interpreter's and every version's own keyword
 
 if HAS_TRITON:
     from ..hashing import sources

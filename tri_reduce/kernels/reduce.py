@@ -3,7 +3,7 @@
 One body serves every regime: which axis is contiguous, how long it is and how many programs share an output only change the tile.
 """
 
-from .combine import arrive, constant, fold_partials, store_state, write_result
+from .combine import arrive, fold_partials, store_state, write_result
 from .compat import jit, tl
 from .language import finalize, init, update
 from .slots import add_to_slot
@@ -58,7 +58,10 @@ def reduce_kernel(
     OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
-    """SINK "own": a program owns its outputs. "split": `slots` programs share them, the last to arrive folds. "slot": states stay in slots."""
+    """SINK "own": a program owns its outputs. "split": `slots` programs share them, the last to arrive folds.
+
+    "slot": states stay in slots.
+    """
     PARTIAL: tl.constexpr = OP.partial
     DEEP: tl.constexpr = HOW.deep_kept
     TILES: tl.constexpr = HOW.tiles
@@ -83,8 +86,8 @@ def reduce_kernel(
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, slot * chunk + t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                              i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+            acc = update_tile(acc, slot * chunk + t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                              w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
     else:
         for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
             acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
@@ -102,5 +105,7 @@ def reduce_kernel(
         offsets = k * slots + slot if HOW.slot_fast else slot * K + k
         store_state(p0, p1, p2, offsets, state, live, PARTIAL)
         if arrive(ticket_ptr + tile, slots):
-            state = fold_partials(p0, p1, p2, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, PARTIAL, XBLOCK, SBLOCK)
+            state = fold_partials(
+                p0, p1, p2, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, PARTIAL, XBLOCK, SBLOCK
+            )
             write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)

@@ -1,7 +1,7 @@
 """Segment updates: each row of values contributes to the output that its index names. No atomics: a program owns its slot of every output.
 
-Rows are taken in tiles of [ROWS x LANES, ROWS]: each lane folds those rows of the tile that go where its own row goes, and of rows with one target
-the first adds the result to the slot. Any monoid works, and the same input gives the same bits.
+Rows are taken in tiles of [ROWS x LANES, ROWS]: each lane folds those rows of the tile that go where its own row goes, and of rows with
+one target the first adds the result to the slot. Any monoid works, and the same input gives the same bits.
 """
 
 from .compat import jit, tl
@@ -24,9 +24,8 @@ def record_fault(fault_ptr, index_ptr, first, i_n, slot, serial, found):
 @jit
 def segment_kernel(
     v_ptr, index_ptr, where_ptr, fault_ptr, p0, p1, p2, position, serial, N, M, L, K, K0, v_n, i_n, w_n, v_k1, v_k0, w_k1, w_k0, o_k1, o_k0,
-    row_tiles, chunk, lane_tiles,
-    OP: tl.constexpr, KEPT: tl.constexpr, DEEP_KEPT: tl.constexpr, MASKED: tl.constexpr, WIDE: tl.constexpr, SINK: tl.constexpr,
-    ROWS: tl.constexpr, LANES: tl.constexpr,
+    row_tiles, chunk, lane_tiles, OP: tl.constexpr, KEPT: tl.constexpr, DEEP_KEPT: tl.constexpr, MASKED: tl.constexpr, WIDE: tl.constexpr,
+    SINK: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Row n of v, [N, L], goes to output index[n] of [M, L]; an index outside [0, M) contributes nothing and is recorded."""
     lane_tile, slot = tl.program_id(0) % lane_tiles, tl.program_id(0) // lane_tiles

@@ -1,7 +1,7 @@
 """A reducer's slots: partial states in memory, [slot, output], that outlive a launch. Who writes a slot, and the one fold at the end.
 
-Within a launch a program owns its slot of its outputs, and launches of a stream follow one another: reading, combining and writing a slot needs
-no atomics, and which tile shape or split an earlier launch had is of no concern.
+Within a launch a program owns its slot of its outputs, and launches of a stream follow one another: reading, combining and writing a slot
+needs no atomics, and which tile shape or split an earlier launch had is of no concern.
 """
 
 from .combine import fold_partials, load_state, store_state, write_result

@@ -1,7 +1,8 @@
 """Where things are: offsets of kept outputs and of tiles of the reduced axes, in elements from a base pointer.
 
-Kept outputs are numbered flat, `k`; the innermost kept axis has size `K0`, strides beyond it come as (outer, inner) pairs. Reduced positions are
-(outer, inner) pairs too. `DEEP` lists further axes as constants, innermost first: (size, stride of operand 0, of operand 1, ...).
+Kept outputs are numbered flat, `k`; the innermost kept axis has size `K0`, strides beyond it come as (outer, inner) pairs. Reduced
+positions are (outer, inner) pairs too. `DEEP` lists further axes as constants, innermost first: (size, stride of operand 0, of operand 1,
+...).
 """
 
 from .compat import jit, tl
@@ -31,11 +32,15 @@ def kept_offsets(k, K0, outer_stride, inner_stride, NAXES: tl.constexpr, DEEP: t
 
 @jit
 def columns(k, K, VEC: tl.constexpr, FULL: tl.constexpr):
-    """(outputs that exist, outputs that may be read): the last vector of contiguous outputs is read whole. FULL: tiles end where outputs do."""
+    """(outputs that exist, outputs that may be read): the last vector of contiguous outputs is read whole.
+
+    FULL: tiles end where outputs do.
+    """
     if FULL:
         return tl.full(k.shape, True, tl.int1), tl.full(k.shape, True, tl.int1)
     else:
         return k < K, k < (K + (VEC - 1)) // VEC * VEC
+
 
 @jit
 def reduced_tile(t, inner_tiles, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, NAXES: tl.constexpr, WIDE: tl.constexpr):
@@ -65,8 +70,9 @@ def multiple_of(x, VEC: tl.constexpr):
 def aligned_tile(start, column, R0, VEC: tl.constexpr, HEAD: tl.constexpr):
     """A tile of contiguous rows read in whole vectors of VEC elements: (offsets, may be read, is a contribution, position in the row).
 
-    A row that does not start on a vector is read from the vector it starts in, and one that does not end on a vector to that vector's end: what
-    is read beyond the row lies in the same aligned 16 bytes as an element of it. Masks that change only between vectors keep the loads whole.
+    A row that does not start on a vector is read from the vector it starts in, and one that does not end on a vector to that vector's end:
+    what is read beyond the row lies in the same aligned 16 bytes as an element of it. Masks that change only between vectors keep the loads
+    whole.
     """
     if HEAD:
         head = start % VEC
