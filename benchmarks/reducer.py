@@ -17,7 +17,8 @@ import torch
 
 import tri_reduce
 
-PROBLEMS = (  # op, shape of the result, dim of a tile that is reduced, dtype
+Problem = tuple[str, tuple[int, ...], int | None, torch.dtype]
+PROBLEMS: tuple[Problem, ...] = (  # op, shape of the result, dim of a tile that is reduced, dtype
     ("sum", (), None, torch.float32),
     ("sum", (4096,), 0, torch.float32),
     ("sum", (4096,), 0, torch.bfloat16),
@@ -34,9 +35,9 @@ def microseconds(run: Callable[[], object], repeats: int = 10) -> float:
     """Median time on the GPU's clock of a call and everything that it launched."""
     for _ in range(3):
         run()
-    times = []
+    times: list[float] = []
     for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         start.record()
         run()
@@ -63,13 +64,13 @@ def measure(op: str, shape: tuple[int, ...], dim: int | None, dtype: torch.dtype
     x = x.view(outputs, -1) if dim == 1 else x.view(-1, outputs) if shape else x
     parts = [p.contiguous() for p in x.chunk(tiles, dim or 0)]
     sizes = [p.shape[dim or 0] for p in parts]
-    offsets = [{"offset": sum(sizes[:n])} if op == "argmax" else {} for n in range(len(parts))]
+    offsets = [sum(sizes[:n]) if op == "argmax" else None for n in range(len(parts))]
     r, out = tri_reduce.Reducer(op, shape, dtype, "cuda"), None
 
     def stream() -> None:
         r.reset()
         for part, offset in zip(parts, offsets, strict=True):
-            r.update(part, dim, **offset)
+            r.update(part, dim, offset=offset)
         r.finalize(out)
 
     def by_torch() -> None:
@@ -91,16 +92,16 @@ def measure(op: str, shape: tuple[int, ...], dim: int | None, dtype: torch.dtype
     finish_in = microseconds(graphed(finish), 50)
     small = torch.zeros_like(parts[0][:1] if dim != 1 else parts[0][:, :1])
     r.reset()
-    r.update(small, dim, **offsets[0])
+    r.update(small, dim, offset=offsets[0])
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(1000):
-        r.update(small, dim, **offsets[0])
+        r.update(small, dim, offset=offsets[0])
     host = (time.perf_counter() - start) * 1e3
     r.reset()
     return (
-        f"{op:7s} {shape!s:8s} dim {dim!s:4s} {str(dtype)[6:]:9s} one-shot {one:7.1f} us  graph {in_graph / one:5.2f}x  eager {eager / one:5.2f}x"
-        f"  torch loop {loop / eager:5.2f}x ours  finalize {finish_in:5.1f} us  host {host:5.1f} us/update"
+        f"{op:7s} {shape!s:8s} dim {dim!s:4s} {str(dtype)[6:]:9s} one-shot {one:7.1f} us  graph {in_graph / one:5.2f}x"
+        f"  eager {eager / one:5.2f}x  torch loop {loop / eager:5.2f}x ours  finalize {finish_in:5.1f} us  host {host:5.1f} us/update"
     )
 
 

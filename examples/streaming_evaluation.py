@@ -55,7 +55,10 @@ def main(batches: int = 10000, ranks: int = 2) -> tuple[float, ...]:
     every = torch.cat([losses(n) for n in range(batches)]).double()
     for got, want in zip(results[0], (every.mean(), every.var(), every.max()), strict=True):
         torch.testing.assert_close(got.double(), want, rtol=1e-6, atol=0)
-    print(f"{len(every)} losses in {batches} batches on {ranks} ranks: " + ", ".join(f"{o} {v:.6g}" for o, v in zip(OPS, results[0], strict=True)))
+    print(
+        f"{len(every)} losses in {batches} batches on {ranks} ranks: "
+        + ", ".join(f"{o} {v:.6g}" for o, v in zip(OPS, results[0], strict=True))
+    )
     return tuple(float(v) for v in results[0])
 
 

@@ -21,7 +21,7 @@ def _start(rank, world, functions, rendezvous, results):
     for function in functions:
         try:
             found[function.__name__] = (True, function(rank, world))
-        except Exception:  # the others go on, and may time out waiting for this rank
+        except Exception:  # noqa: PERF203  the others go on, and may time out waiting for this rank
             found[function.__name__] = (False, traceback.format_exc())
     results.put((rank, found))
     dist.destroy_process_group()
@@ -32,7 +32,9 @@ def run(world, *functions):
     context = mp.get_context("spawn")
     results = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        processes = [context.Process(target=_start, args=(n, world, functions, f"{folder}/store", results), daemon=True) for n in range(world)]
+        processes = [
+            context.Process(target=_start, args=(n, world, functions, f"{folder}/store", results), daemon=True) for n in range(world)
+        ]
         environment = os.environ.pop("TRITON_INTERPRET", None)
         try:
             for p in processes:

@@ -60,7 +60,9 @@ class Stream:
         self.serial += 1
         dtype = self.dtype
         if self.rng.random() < 0.3 and self.op not in BITWISE:
-            dtype = self.rng.choice([d for d in DTYPES if torch.promote_types(d, dtype) == dtype and (d is not torch.bool or self.op != "prod")])
+            dtype = self.rng.choice(
+                [d for d in DTYPES if torch.promote_types(d, dtype) == dtype and (d is not torch.bool or self.op != "prod")]
+            )
         kind = self.rng.choice(("spread", "spread", "ties", "special"))
         make = values(dict(op=self.op, dtype=dtype, values=kind, asked=dtype), self.seed * 100 + self.serial)
         return laid_out(shape, pick_layout(self.rng, len(shape)), make, self.device)
@@ -109,7 +111,13 @@ class Stream:
     @contextlib.contextmanager
     def plan(self):
         kind = self.rng.choice(("plain", "plain", "plain", "split", "tune"))
-        with tri_reduce.autotune.policy("tune") if kind == "tune" else tri_reduce.force(split=1) if kind == "split" else contextlib.nullcontext():
+        with (
+            tri_reduce.autotune.policy("tune")
+            if kind == "tune"
+            else tri_reduce.force(split=1)
+            if kind == "split"
+            else contextlib.nullcontext()
+        ):
             yield
 
     def step(self):

@@ -1,4 +1,4 @@
-"""One collective over ranks for a finalize: the right result, the same bits everywhere; or the same error everywhere, soon, with nothing lost."""
+"""One collective over ranks for a finalize: the right result and the same bits everywhere, or the same error everywhere and nothing lost."""
 
 import functools
 import time
@@ -11,7 +11,23 @@ from ranks import results_of, run
 import tri_reduce
 from tri_reduce import CollectiveMismatchError, Reducer, dtensors
 
-OPS = ("sum", "max", "min", "prod", "mean", "var", "logsumexp", "norm", "any", "all", "xor", "argmax", "count_nonzero", "abs_max", ["sum", "max", "var"])
+OPS = (
+    "sum",
+    "max",
+    "min",
+    "prod",
+    "mean",
+    "var",
+    "logsumexp",
+    "norm",
+    "any",
+    "all",
+    "xor",
+    "argmax",
+    "count_nonzero",
+    "abs_max",
+    ["sum", "max", "var"],
+)
 
 
 def tile_of(rank, op, dtype=torch.float32):

@@ -131,7 +131,10 @@ def test_values_whose_reduced_shape_is_another(shape, dim, device):
     assert r.finalize().tolist() == [2.0] * 3
 
 
-@pytest.mark.parametrize("mine, theirs", [(torch.float32, torch.float64), (torch.int32, torch.int64), (torch.int32, torch.float16), (torch.float16, torch.bfloat16), (torch.uint8, torch.int8), (torch.float32, torch.complex64)])  # fmt: skip
+@pytest.mark.parametrize("mine, theirs", [
+    (torch.float32, torch.float64), (torch.int32, torch.int64), (torch.int32, torch.float16), (torch.float16, torch.bfloat16),
+    (torch.uint8, torch.int8), (torch.float32, torch.complex64),
+])  # fmt: skip
 def test_values_that_cannot_join_without_loss(mine, theirs, device):
     r = Reducer("sum", (), mine, device)
     with pytest.raises(tri_reduce.ReducerDtypeError, match=str(theirs).removeprefix("torch.")):
@@ -227,6 +230,14 @@ def test_repr_is_never_an_error(device):
 
 
 def test_every_error_is_a_reducer_error():
-    names = "ReadBeforeFinalize UpdateAfterFinalize DoubleFinalize ReducerShape ReducerDtype ReducerMerge CollectiveMismatch".split()
+    names = (
+        "ReadBeforeFinalize",
+        "UpdateAfterFinalize",
+        "DoubleFinalize",
+        "ReducerShape",
+        "ReducerDtype",
+        "ReducerMerge",
+        "CollectiveMismatch",
+    )
     assert issubclass(tri_reduce.ReducerError, RuntimeError)
     assert all(issubclass(getattr(tri_reduce, f"{name}Error"), tri_reduce.ReducerError) for name in names)

@@ -1,4 +1,4 @@
-"""Random streams of every op: tiles of any shape, dim and layout, masks, segments, merges, resets, checkpoints and plans, against the oracle.
+"""Random streams of every op against the oracle: tiles of any layout, masks, segments, merges, resets, checkpoints and plans.
 
 TRI_REDUCE_TEST_STREAMS=n        how many streams (default 60, on a GPU 4096)
 TRI_REDUCE_TEST_STREAMS_SEED=s   the first seed (default 0): one stream again is `..._STREAMS=1 ..._STREAMS_SEED=s`

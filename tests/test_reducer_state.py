@@ -1,4 +1,4 @@
-"""What a reducer holds between launches: slots that any plan may write, merges, epochs, checkpoints, tuning, indexed updates, captured graphs."""
+"""What a reducer holds between launches: slots that any plan may write, merges, epochs, checkpoints, tuning, segments, captured graphs."""
 
 import io
 
@@ -39,7 +39,12 @@ def test_layouts_and_dims_mix_in_one_stream(device):
 def test_plans_may_change_in_the_middle_of_a_stream(op, device):
     x = ints(96, 6, device=device).float()
     r, plain = Reducer(op, (6,), torch.float32, device), Reducer(op, (6,), torch.float32, device)
-    plans = [dict(split=1), dict(split=3, config={"R0_BLOCK": 4, "XBLOCK": 2}), dict(regime="rows"), dict(regime="columns"), dict(regime="strided"), dict(split=2, config={"XBLOCK": 8, "R0_BLOCK": 4})]  # fmt: skip
+    plans = [
+        dict(split=1),
+        dict(split=3, config={"R0_BLOCK": 4, "XBLOCK": 2}),
+        *(dict(regime=name) for name in ("rows", "columns", "strided")),
+    ]
+    plans.append(dict(split=2, config={"XBLOCK": 8, "R0_BLOCK": 4}))
     for n, plan in enumerate(plans):
         tile, at = x[16 * n : 16 * n + 16], {"offset": 16 * n} if op == "argmax" else {}
         with tri_reduce.force(**plan):
@@ -180,7 +185,10 @@ def test_only_an_active_reducer_is_saved_or_loaded(device):
 @pytest.mark.parametrize("kind", [torch.int32, torch.int64])
 @pytest.mark.parametrize("shape", [(6,), (6, 5), (6, 2, 3)])
 def test_rows_go_where_their_index_says(kind, shape, device):
-    x, index = ints(200, *shape[1:], device=device), torch.randint(0, 6, (200,), generator=torch.Generator().manual_seed(1)).to(kind).to(device)
+    x, index = (
+        ints(200, *shape[1:], device=device),
+        torch.randint(0, 6, (200,), generator=torch.Generator().manual_seed(1)).to(kind).to(device),
+    )
     r = Reducer("sum", shape, torch.int64, device)
     r.update(x[:130], index=index[:130])
     r.update(x[130:].flip(0), index=index[130:].flip(0))
@@ -263,16 +271,38 @@ def test_a_captured_update_contributes_once_a_replay(op, cuda):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("op", ["sum", "var", "max"])
+def test_updates_that_overlap_in_a_graph_count_once(op, between, cuda):
+    """Launches that follow one another directly may overlap; one whose values are written in between may not."""
+    source, tile = ints(64, 4096, 512, device=cuda).float(), torch.zeros(4096, 512, device=cuda)
+    r, out = Reducer(op, (512,), torch.float32, cuda), torch.zeros(512, device=cuda)
+    r.update(tile)
+    r.finalize(out)
+    r.reset()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for part in source:
+            r.update(tile.copy_(part) if between else part)
+        r.finalize(out)
+    for replay in range(1, 4):
+        graph.replay()
+        whole = source.reshape(-1, 512).repeat(replay, 1) if replay == 1 or op != "max" else source.reshape(-1, 512)
+        assert torch.allclose(out.double(), tri_reduce.reduce(whole, op, 0).double(), rtol=1e-6)
+        del whole
+
+
+@pytest.mark.gpu
 def test_an_update_neither_waits_nor_allocates(cuda):
-    x, index = torch.ones(4096, 8, 64, device=cuda), torch.zeros(4096, dtype=torch.int64, device=cuda)
-    r = Reducer("mean", (8, 64), torch.float32, cuda)
+    x, rows, index = torch.ones(4096, 64, device=cuda), torch.ones(4096, device=cuda), torch.zeros(4096, dtype=torch.int64, device=cuda)
+    r = Reducer("mean", (64,), torch.float32, cuda)
     r.update(x)
-    r.update(x, index=index)
+    r.update(rows, index=index)
     before = torch.cuda.memory_stats()["allocation.all.allocated"]
     torch.cuda.set_sync_debug_mode("error")
     try:
         r.update(x)
-        r.update(x, index=index)
+        r.update(rows, index=index)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.cuda.memory_stats()["allocation.all.allocated"] == before

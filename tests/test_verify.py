@@ -5,6 +5,7 @@ import re
 
 import kernels_to_verify as kernels
 import pytest
+import triton
 
 import tri_reduce
 from tri_reduce import configs, targets, verify
@@ -74,11 +75,20 @@ def test_the_proof_needs_no_gpu_of_any_target(target):
 
 
 @needs_compiler
+def test_a_tuned_kernel_is_looked_at_like_any_other():
+    assert check(triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=[])(kernels.deferred_kernel)) == 1
+    with pytest.raises(verify.NotDeferredError, match="per_tile_kernel folds"):
+        check(triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=[])(kernels.per_tile_kernel))
+
+
+@needs_compiler
 def test_what_cannot_be_compiled_is_named():
     with pytest.raises(ValueError, match="neither signature nor constexprs has n"):
         verify.assert_deferred(kernels.deferred_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32"}, {"BLOCK": 64})
     with pytest.raises(ValueError, match="unknown target 'tpu'"):
         check(kernels.deferred_kernel, target="tpu")
+    with pytest.raises(RuntimeError, match=r"no backend for 'ascend'.*triton-ascend"):
+        check(kernels.deferred_kernel, target="ascend")
 
 
 @pytest.mark.skipif(COMPILES, reason="kernels are compiled in this process")

@@ -3,7 +3,7 @@
 A reduction is local accumulation of a monoid and one collective at the end: over lanes, programs, launches and ranks.
 """
 
-from . import autotune, configs, ops, problem, targets
+from . import autotune, configs, ops, problem, targets, verify
 from .autotune import force
 from .errors import (
     CollectiveMismatchError,
@@ -76,4 +76,5 @@ __all__ = [
     "sum",
     "targets",
     "var",
+    "verify",
 ]

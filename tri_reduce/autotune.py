@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from . import configs, targets
+from . import configs, forced, targets
 from .configs import Tile
+from .forced import check_config
 from .problem import Problem
 from .targets import Target
 
@@ -82,7 +83,7 @@ def force(regime: str | None = None, split: int | None = None, config: dict[str,
         raise ValueError(f"unknown regime {regime!r}: expected one of {', '.join(configs.REGIMES)}")
     if split is not None and (isinstance(split, bool) or not isinstance(split, int) or split < 1):
         raise ValueError(f"split must be a positive integer, got {split!r}")
-    mode = _mode(MODE.get().policy, regime, split, tuple(sorted(config.items())) if config else None)
+    mode = _mode(MODE.get().policy, regime, split, check_config(config))
     token = MODE.set(mode)
     try:
         yield
@@ -90,11 +91,17 @@ def force(regime: str | None = None, split: int | None = None, config: dict[str,
         MODE.reset(token)
 
 
+def is_forced() -> bool:
+    """A `force` is in effect."""
+    mode = MODE.get()
+    return bool(mode.regime or mode.split or mode.config)
+
+
 def pick(problem: Problem, target: Target, trial: Trial) -> Tile:
     """The tile to run. `trial(tile)` gives a call that runs it on scratch outputs."""
     mode = MODE.get()
-    if mode.regime or mode.split or mode.config:
-        return configs.forced(problem, target, mode.regime, mode.split, dict(mode.config or ()))
+    if is_forced():
+        return forced.forced(problem, target, mode.regime, mode.split, dict(mode.config or ()))
     name = mode.policy or _known_policy(os.environ.get("TRI_REDUCE_AUTOTUNE", "heuristic"), "TRI_REDUCE_AUTOTUNE")
     found = configs.candidates(problem, target)
     if name == "heuristic":

@@ -28,11 +28,12 @@ def reduce_now(
             away = x.data_ptr() & 15
         key: Any = (
             op, dim, keepdim, x.shape, x.stride(), x.dtype, x.device, away, dtype, determinism, MODE.get(), correction, order,
+            None if dim is None or type(dim) is int else (type(dim), *map(type, dim)), type(correction),  # 1 == 1.0 == True
             accumulate if out is None else (out.shape, out.stride(), out.dtype, out.device, accumulate),
             None if where is None else (where.shape, where.stride(), where.dtype, where.device),
             None if initial is None else (type(initial), str(initial)),
         )  # fmt: skip
-        planned = PLANS.get(key) if dim is not True and dim is not False else None  # True == 1, but it is no dim
+        planned = PLANS.get(key)
     except (TypeError, AttributeError, NotImplementedError):  # an argument that cannot be hashed or is no tensor: validation names it
         key, planned = None, None
     if planned is None:

@@ -62,8 +62,8 @@ def load(d: dict[str, Any], parts: Sequence[Partials]) -> None:
 
 
 def _label(part: Partials) -> list[Any]:
-    name, param, value, result, shape = part.kind.label
-    return [name, param if param is None else str(param), value, result, list(shape)]
+    name, param, value, result, _ = part.kind.label
+    return [name, param if param is None else str(param), value, result, list(part.kind.shape)]
 
 
 def _seen(d: Any) -> str:

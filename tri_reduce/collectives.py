@@ -51,7 +51,8 @@ def gathered(parts: Sequence[Partials], seeds: Sequence[Any], epoch: int, about:
     headers = _exchange(json.dumps(header, default=str), rank, world, group)
     wrong = _disagreement(headers)
     if wrong:
-        message = f"finalize(group=): {'; '.join(wrong)}. Nothing was combined and every reducer is as it was: bring the same reduction and try again"
+        remedy = "Nothing was combined and every reducer is as it was: bring the same reduction and try again"
+        message = f"finalize(group=): {'; '.join(wrong)}. {remedy}"
         if error is None:
             raise CollectiveMismatchError(message)
         raise _also(error)(message) from error
@@ -115,7 +116,7 @@ def _exchange(header: str, rank: int, world: int, group: Any) -> list[dict[str, 
 def _timeout(group: Any) -> timedelta:
     with contextlib.suppress(Exception):
         found = dist.distributed_c10d._get_default_group() if group is None else group
-        return found._get_backend(found._device_types[0]).options._timeout  # type: ignore[no-any-return]
+        return found._get_backend(found._device_types[0]).options._timeout
     return dist.distributed_c10d.default_pg_timeout
 
 

@@ -22,6 +22,8 @@ COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
 THREAD_LOADS = 4  # that a thread makes of its own row; longer rows are laid over lanes
+FOLD_BYTES = 32  # of states that a thread holds in the last fold
+MANY_PARTIALS = 256  # of an output: the last fold then holds four times as many at once
 SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than programs can meet
 STEP_COST = 0.07  # a tile half as long costs that part more a row, beside the lanes it saves
 REGIMES = ("thread", "rows", "columns", "strided")
@@ -74,9 +76,25 @@ def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
     return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1)
 
 
-def chain_limit(problem: Problem) -> int:
-    """Additions in one lane that keep a float sum within 4 eps log2(R) sum|x|: half an ulp each, in the worst case all in one direction."""
+def depth_limit(problem: Problem) -> int:
+    """Additions one after another that keep a float sum within 4 eps log2(R) sum|x|: half an ulp each, at worst all in one direction."""
     return max(16, int(8 * math.log2(max(problem.rnumel, 4))))
+
+
+def depth_of(problem: Problem, tile: Tile) -> int:
+    """Additions one after another on the way of a value: in its lane, across lanes, over the partials of programs that share outputs."""
+    _, tiles = tiles_of(problem, tile)
+    depth = max(0, -(-tiles // tile.split) - 1) + (tile.r0 * tile.r1).bit_length() - 1
+    if tile.split > 1:
+        block = fold_block(tile, 8 * problem.arity)
+        depth += max(0, -(-tile.split // block) - 1) + block.bit_length() - 1
+    return depth
+
+
+def fold_block(tile: Tile, state_bytes: int) -> int:
+    """Partials of an output in one tile of the last fold: few, as the rare path must not cost every program registers."""
+    held = FOLD_BYTES if tile.split <= MANY_PARTIALS else 4 * FOLD_BYTES
+    return min(pow2_ceil(tile.split), max(1, pow2_floor(held * 32 * tile.warps / (tile.x * state_bytes))))
 
 
 def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
@@ -91,18 +109,30 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
         wanted = round(COLUMN_PROGRAMS * target.cores / outputs)
     else:
         wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
-    return split_into(problem, target, tile, max(wanted, -(-tiles // chain_limit(problem))))
+    return share(problem, target, tile, wanted)
 
 
-def split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
-    """The tile shared by about `wanted` programs, none of them idle."""
+def share(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
+    """The tile shared by about `wanted` programs, none of them idle: by more, or with more lanes, where additions would follow too long."""
+    found = _split_into(problem, target, tile, wanted)
+    while depth_of(problem, found) > depth_limit(problem):
+        more = _split_into(problem, target, tile, 2 * found.split)
+        if depth_of(problem, more) >= depth_of(problem, found):
+            longer = replace(tile, r0=2 * tile.r0)
+            fits = longer.lanes <= target.max_tile and tile.r0 < problem.reduced[-1].size
+            return share(problem, target, longer, wanted) if fits else found
+        found = more
+    return found
+
+
+def _split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
     _, tiles = tiles_of(problem, tile)
     outputs = -(-problem.xnumel // tile.x)
     split = max(1, min(wanted, tiles, target.max_programs // outputs))
     return replace(tile, split=-(-tiles // -(-tiles // split)) if tiles else 1)
 
 
-def _thread_rows(problem: Problem, target: Target) -> list[Tile]:
+def thread_rows(problem: Problem, target: Target) -> list[Tile]:
     """Rows that one thread holds, read in the longest pieces that divide and align them: no lane ever talks to another."""
     r = problem.rnumel
     if len(problem.reduced) > 1 or problem.layout == "columns" or r == 0 or not target.warp:
@@ -116,7 +146,7 @@ def _thread_rows(problem: Problem, target: Target) -> list[Tile]:
 
 def regime(problem: Problem, target: Target) -> str:
     """The regime's name: "thread", "rows", "columns" or "strided"."""
-    return "thread" if _thread_rows(problem, target) else problem.layout
+    return "thread" if thread_rows(problem, target) else problem.layout
 
 
 def row_block(length: int, lanes: int) -> int:
@@ -177,12 +207,14 @@ def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
             replace(base, x=base.x * 2),
             replace(base, r0=min(base.r0 * 2, pow2_ceil(problem.reduced[-1].size + row_overhang(problem)))),
         ]
-    found = _thread_rows(problem, target)
+    found = thread_rows(problem, target)
     for shape in shapes:
         tile = with_split(problem, target, replace(shape, warps=_warps(problem, target, shape)))
         found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
         if tile.split > 1:
-            found += [split_into(problem, target, tile, tile.split * 2), split_into(problem, target, tile, tile.split // 2)]
+            found += [share(problem, target, tile, tile.split * 2), share(problem, target, tile, tile.split // 2)]
+    if not target.warp:
+        found = [replace(t, ahead=1) for t in found]
     return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found))
 
 
@@ -209,7 +241,7 @@ def canonical(problem: Problem, target: Target) -> Tile:
 def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     """The `@triton.autotune` list for a problem: `triton.Config`s, best guess first (the first is what policy "heuristic" runs).
 
-    kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile).
+    kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile), AHEAD (iterations whose loads are in flight).
     """
     import triton
 
@@ -217,7 +249,7 @@ def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     if not target.warp:  # knobs that the backend ignores are not emitted
         return [triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0}) for t in candidates(problem, target)]
     return [
-        triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split}, num_warps=t.warps)
+        triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split, "AHEAD": t.ahead}, num_warps=t.warps)
         for t in candidates(problem, target)
     ]
 
@@ -242,43 +274,3 @@ def explain(problem: Problem, target: Target | str) -> str:
         programs = -(-problem.xnumel // t.x) * t.split
         lines.append(f"  {n}: XBLOCK={t.x} R0_BLOCK={t.r0} R1_BLOCK={t.r1} split={t.split} num_warps={t.warps}: {programs} programs")
     return "\n".join(lines)
-
-
-def forced(problem: Problem, target: Target, name: str | None, split: int | None, config: dict[str, int]) -> Tile:
-    """The tile that `force` asks for; ValueError with the reason where it is illegal for the problem."""
-    legal = {"thread"} if _thread_rows(problem, target) else set()
-    legal |= {"rows", "columns", "strided"}
-    if name is not None and name not in legal:
-        raise ValueError(f"regime {name!r} is illegal here: it needs one short contiguous row an output: 16 bytes, or what four loads read")
-    if name == "thread":
-        tile = _thread_rows(problem, target)[0]
-    elif name is not None and name != problem.layout:
-        tile = simplest(problem, name, target)
-    else:
-        tile = next((t for t in candidates(problem, target) if t.regime != "thread" or split is None), None) or simplest(
-            problem, problem.layout, target
-        )
-    known = {"XBLOCK": "x", "R0_BLOCK": "r0", "R1_BLOCK": "r1", "SPLIT": "split", "num_warps": "warps"}
-    for key, value in config.items():
-        if key not in known:
-            raise ValueError(f"unknown config entry {key!r}: expected some of {', '.join(known)}")
-        if not isinstance(value, int) or value < 1 or (key != "SPLIT" and value & (value - 1)):
-            raise ValueError(f"config {key}={value!r} is illegal: a positive power of two is needed" + " (SPLIT: any positive integer)")
-    if config:
-        tile = replace(tile, unroll=0, **{known[k]: v for k, v in config.items()})  # type: ignore[arg-type]
-    if split is not None:
-        tile = replace(tile, unroll=0, split=split)
-    if tile.lanes > 2**20:
-        raise ValueError(f"config is illegal: a tile of {tile.lanes} elements passes Triton's limit of {2**20}")
-    _, tiles = tiles_of(problem, tile)
-    if tile.split > 1 and not target.tickets:
-        raise ValueError(f"split={tile.split} is illegal on {target.name}: its programs cannot meet within a launch")
-    if tile.split > max(tiles, 1):
-        raise ValueError(f"split={tile.split} is illegal: the reduced axes make only {tiles} tiles of {tile.r1}x{tile.r0} for this problem")
-    return tile
-
-
-def simplest(problem: Problem, name: str, target: Target) -> Tile:
-    """A small plain tile of a regime: lanes along the reduced axis ("rows"), along the outputs ("columns"), or both ("strided")."""
-    x, r0 = {"rows": (1, 256), "columns": (256, 1), "strided": (16, 16), "thread": (128, 1)}[name]
-    return Tile(name, min(x, pow2_ceil(problem.xnumel)), min(r0, pow2_ceil(problem.reduced[-1].size)), plain=True)

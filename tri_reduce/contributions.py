@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from . import dtypes, validate
 from .errors import ReducerDtypeError, ReducerError, ReducerMergeError, ReducerShapeError
+from .kinds import Kind
 
 About = Callable[[], str]
 
@@ -38,7 +39,7 @@ def check_where(where: Any, values: Tensor, about: About) -> None:
         raise ReducerError(f"update: where is on {where.device}, {about()} is on {values.device}")
     if where.dim() > values.dim() or any(w not in (1, n) for w, n in zip(where.shape[::-1], values.shape[::-1], strict=False)):
         raise ReducerShapeError(
-            f"update: where of shape {tuple(where.shape)} does not broadcast to values of shape {tuple(values.shape)}, which go into {about()}"
+            f"update: where of shape {tuple(where.shape)} does not broadcast to values of shape {tuple(values.shape)}, for {about()}"
         )
 
 
@@ -53,7 +54,7 @@ def reduced_dims(values: Tensor, dim: Any, shape: torch.Size, indexed: bool, abo
     left = tuple(n for d, n in enumerate(values.shape) if d not in dims)
     if left != tuple(shape):
         raise ReducerShapeError(
-            f"update: values of shape {tuple(values.shape)} reduced over dims {dims} leave shape {left}, but {about()} has shape {tuple(shape)}"
+            f"update: values of shape {tuple(values.shape)} reduced over dims {dims} leave {left}, but {about()} has shape {tuple(shape)}"
         )
     return dims
 
@@ -69,9 +70,9 @@ def check_index(index: Any, values: Tensor, dim: Any, shape: torch.Size, about: 
     if index.device != values.device:
         raise ReducerError(f"update: index is on {index.device}, {about()} is on {values.device}")
     if not shape or values.dim() != len(shape) or values.shape[1:] != shape[1:]:
+        wanted = ", ".join(map(str, ("N", *shape[1:]))) if shape else "no index: there is one output"
         raise ReducerShapeError(
-            f"update: with index, values must be [N, {', '.join(map(str, shape[1:])) or '(nothing)'}]: got shape {tuple(values.shape)} for {about()} "
-            f"of shape {tuple(shape)}"
+            f"update: with index, values must be [{wanted}], got shape {tuple(values.shape)} for {about()} of shape {tuple(shape)}"
         )
     if tuple(index.shape) != (values.shape[0],):
         raise ReducerShapeError(
@@ -100,6 +101,41 @@ def one_seed(what: str, a: Any, b: Any, mine: str, other: str) -> Any:
         return b if a is None else a
     error = ReducerMergeError if what == "merge" else ReducerError
     raise error(f"{what}: seeds differ: {mine} has initial={a!r}, {other} has initial={b!r}; give one of them, or both the same")
+
+
+def check_update(r: Any, values: Any, dim: Any, where: Any, index: Any, offset: Any) -> tuple[tuple[int, ...], int]:
+    """(dims that an update of reducer `r` reduces, position of its first value), everything checked."""
+    check_values(values, r.dtype, r.device, r._about)
+    position = position_of(offset, r._counts, r._updates > 0, r._about)
+    dims: tuple[int, ...] = ()
+    if index is not None:
+        check_index(index, values, dim, r.shape, r._about)
+    else:
+        dims = reduced_dims(values, dim, r.shape, r._counts, r._about)
+    if where is not None:
+        check_where(where, values, r._about)
+    return dims, position
+
+
+def seeds_of(kinds: Sequence[Kind], initial: Any, many: bool) -> tuple[Any, ...]:
+    """A seed, or None, for each kind: `initial` is one for all, or for `many` a list."""
+    given = initial if many and isinstance(initial, list | tuple) else [initial] * len(kinds)
+    if len(given) != len(kinds):
+        raise ValueError(f"Reducer: {len(given)} values of initial for {len(kinds)} ops")
+    return tuple(None if i is None else validate.check_seed(k.monoid, k.value, i) for k, i in zip(kinds, given, strict=True))
+
+
+def check_merge(mine: Any, other: Any) -> tuple[Any, ...]:
+    """The seeds of two reducers that may be merged; ReducerMergeError says why where they may not."""
+    if other is mine:
+        raise ReducerMergeError(f"merge: {mine._about()} cannot be merged with itself: each contribution would count twice")
+    for what in ("op", "shape", "dtype", "device"):
+        a, b = getattr(mine, what), getattr(other, what)
+        if a != b:
+            raise ReducerMergeError(f"merge: {what} differs: {mine._about()} has {a}, {other._about()} has {b}")
+    if any(a.kind.label != b.kind.label for a, b in zip(mine._parts, other._parts, strict=True)):
+        raise ReducerMergeError(f"merge: correction or ord differ between {mine._about()} and {other._about()}")
+    return tuple(one_seed("merge", a, b, mine._about(), other._about()) for a, b in zip(mine._seeds, other._seeds, strict=True))
 
 
 def device_of(device: Any) -> torch.device:

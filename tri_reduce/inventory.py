@@ -11,8 +11,8 @@ import torch
 
 from . import dtypes, targets
 from .configs import Tile, candidates, select_configs
+from .kinds import kind_of
 from .monoids import MONOIDS, counted, lookup, products
-from .partials import kind_of
 from .problem import Problem, describe
 from .slot_plans import of_combine, of_merge, of_segment, segment_tile, slot_count
 from .specialize import Specialization, of_gemv, of_reduce

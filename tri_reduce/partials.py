@@ -10,55 +10,23 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from . import autotune, dtypes, targets
-from .configs import Tile, canonical, chain_limit, tiles_of
+from . import autotune, capture, dtypes, targets
+from .configs import Tile, canonical, depth_limit, tiles_of
+from .kinds import Kind
 from .launch import Plan
-from .monoids import DeviceOp, Monoid, counted, lookup
+from .monoids import DeviceOp
 from .plans import PLANS, remember, shift_of
 from .problem import Problem, of_strides
 from .slot_plans import of_combine, of_merge, of_segment, segment_tile, slot_count
 from .specialize import of_reduce
 
 States = tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What two reducers must share to be merged: the monoid, dtype of the values, dtype and shape of the result.
-
-    wide: states are kept in float64. builtin: the monoid is the library's own.
-    """
-
-    monoid: Monoid
-    value: torch.dtype
-    result: torch.dtype
-    shape: tuple[int, ...]
-    wide: bool
-    builtin: bool
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs."""
-        return math.prod(self.shape)
-
-    @property
-    def kept_in(self) -> torch.dtype:
-        """The values' dtype that decides the states' dtypes."""
-        return torch.float64 if self.wide else self.value
-
-    @property
-    def label(self) -> tuple[object, ...]:
-        """Equal for kinds that mean the same, also in another process."""
-        return (self.monoid.name, self.monoid.param, str(self.value), str(self.result), self.shape)
-
-    def identities(self) -> tuple[tuple[float | int, torch.dtype], ...]:
-        """(identity, dtype) of each tile of a kept state."""
-        return tuple(zip(self.monoid.identity_for(self.kept_in), self.monoid.acc_for(self.kept_in), strict=True))
+Bound = Callable[..., None]
 
 
 class Partials(abc.ABC):
@@ -104,9 +72,10 @@ class Partials(abc.ABC):
         return fresh.states
 
     @abc.abstractmethod
-    def update(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Callable[[int], None]:
-        """A call that combines each value, reduced over `dims`, into its output, given the first value's position in the stream
-        (argmax, argmin).
+    def bind(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Bound:
+        """A call `(values, where, *position)`, for tensors laid out like these: combine each value, reduced over `dims`, into its output.
+
+        position: of the first value in the stream, for argmax and argmin.
         """
 
     @abc.abstractmethod
@@ -132,22 +101,21 @@ class SlotPartials(Partials):
         self._determinism = determinism
         self._key = (kind, device, slots, determinism)
         self._partial = kind.monoid.device(kind.kept_in)
+        self._chain = capture.Chain()
+        self._finishers: dict[object, Plan] = {}
 
-    def update(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Callable[[int], None]:
+    def bind(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Bound:
         mask = None if where is None else where.expand(values.shape).stride()
         key = (self._key, values.shape, values.stride(), values.dtype, values.data_ptr() & 15, dims, mask, autotune.MODE.get())
         plan = PLANS.get(key)
         if plan is None:
             plan = remember(key, self._plan(values, dims, where))
-        run, states = plan.run, self.states
-        if self.kind.monoid.indexed:
-            return lambda position: run(values, where, None, states=states, scalars=(position,))
-        return lambda position: run(values, where, None, states=states)
+        return plan.bind_states(self.states, self._chain)  # type: ignore[no-any-return]
 
     def _op(self, problem: Problem, chain: int) -> DeviceOp:
         """The op of an update: narrow in its lanes while that is accurate, then as the slots keep it."""
         kind, monoid = self.kind, self.kind.monoid
-        if kind.wide and chain > chain_limit(problem):
+        if kind.wide and chain > depth_limit(problem):
             return self._partial
         return replace(monoid.device(kind.value, problem.rnumel >= 2**31 - 1), wider=self._partial)
 
@@ -160,13 +128,14 @@ class SlotPartials(Partials):
             None, shift=shift, indexed=monoid.indexed, idempotent=monoid.idempotent, arity=len(self.states),
         )  # fmt: skip
 
+        target = targets.of_device(self.device.type, self.device.index or 0)
+
         def planned(tile: Tile) -> Plan:
             tile = replace(tile, split=min(tile.split, self.slots))
             _, tiles = tiles_of(problem, tile)
             op = self._op(problem, -(-tiles // tile.split))
-            return Plan(
-                of_reduce(problem, tile, op, dtypes.of(kind.result), slot_count=self.slots), self.device, shift, values.element_size()
-            )
+            spec = of_reduce(problem, tile, op, dtypes.of(kind.result), slot_count=self.slots, early=target.overlaps)
+            return Plan(spec, self.device, shift, values.element_size())
 
         def trial(tile: Tile) -> Callable[[], None]:
             plan, scratch = planned(tile), tuple(s.clone() for s in self.states)
@@ -213,37 +182,18 @@ class SlotPartials(Partials):
         plan.run(*states, *(None,) * (3 - len(states)), states=self.states)
 
     def finish(self, states: States, seed: float | None, out: Tensor) -> None:
-        key = (self._key, "finish", states[0].shape[0], None if seed is None else str(seed), out.stride(), out.dtype)
-        plan = PLANS.get(key)
+        key = (states[0].shape[0], seed, out.stride(), out.dtype)
+        plan = self._finishers.get(key)
         if plan is None:
-            spec = of_combine(
-                self._partial,
-                self.kind.shape,
-                states[0].shape[0],
-                dtypes.of(out.dtype),
-                out.stride(),
-                seed=seed,
-                seed_kind=self.kind.monoid.seed,
-            )
-            plan = remember(key, Plan(spec, self.device, 0, 1))
+            shared = (self._key, "finish", *key)
+            plan = PLANS.get(shared) or remember(shared, self._plan_finish(states[0].shape[0], seed, out))
+            self._finishers[key] = plan
         plan.run(out, states=states)
 
-
-def kind_of(op: str | Monoid, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device, correction: float, order: float) -> Kind:
-    """The kind of a reducer; TypeError where the op does not take the dtype."""
-    monoid = counted(lookup(op, correction, order))
-    name, builtin = monoid.name, isinstance(op, str)
-    if (monoid.floats_only or name == "logsumexp") and not dtype.is_floating_point:
-        raise TypeError(f"Reducer: {op} has a floating-point result, got dtype={dtype}")
-    if monoid.ints_only and dtype.is_floating_point:
-        raise TypeError(f"Reducer: {op} is bitwise and needs an integer or bool dtype, got {dtype}")
-    if getattr(monoid.device(dtype), "finish_extra", None) == "count":
-        raise ValueError(f"Reducer: {name}'s finish takes count, which a stream does not know beforehand: keep a count in its state")
-    fixed = not builtin or monoid.indexed or monoid.lift_raw
-    result = torch.bool if name in ("any", "all") and builtin else monoid.out_for(dtype) if fixed else dtype
-    sums = dtype.is_floating_point and not monoid.idempotent and not monoid.indexed
-    has_wide = not targets.runs_kernels(device) or targets.of_device(device.type, device.index or 0).wide_floats
-    return Kind(monoid, dtype, result, shape, builtin and sums and has_wide and dtype != torch.float64, builtin)
+    def _plan_finish(self, slots: int, seed: float | None, out: Tensor) -> Plan:
+        kind = self.kind
+        spec = of_combine(self._partial, kind.shape, slots, dtypes.of(out.dtype), out.stride(), seed=seed, seed_kind=kind.monoid.seed)
+        return Plan(spec, self.device, 0, 1)
 
 
 def partials_of(kind: Kind, device: torch.device, determinism: str) -> Partials:

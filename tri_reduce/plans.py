@@ -82,17 +82,26 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
         )  # fmt: skip
 
     def trial(tile: Tile) -> Callable[[], None]:
-        plan, spare = Plan(specialise(tile), device, shift, x.element_size()), torch.zeros(shape, dtype=out_dtype, device=device)
-        return lambda: plan.run(x, where, spare if out is None else torch.zeros_like(out))
+        plan, spare = Plan(specialise(tile), device, shift, x.element_size()), spare_of(out, shape, out_dtype, device)
+        return lambda: plan.run(x, where, spare)
 
     tile = choose(problem, device, r.determinism, trial)
     return Plan(specialise(tile), device, shift, x.element_size()).bind(shape, out_dtype)
+
+
+def spare_of(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What a trial writes: laid out as the output is, and holding numbers, as an accumulating kernel reads it."""
+    if out is None:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return torch.empty_strided(out.shape, out.stride(), dtype=dtype, device=device).zero_()
 
 
 def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Callable[[], None]]) -> Tile:
     """The tile that the determinism level, `force` and the policy in force allow."""
     target = targets.of_device(device.type, device.index or 0)
     if determinism == "invariant":
+        if autotune.is_forced():
+            raise ValueError('determinism="invariant" has one plan for a problem: nothing can be forced')
         return canonical(problem, target)
     return autotune.pick(problem, target, trial)
 
@@ -142,8 +151,8 @@ def plan_gemv(
         return of_gemv(problem, tile, op, dtypes.of(x.dtype), dtypes.of(out_dtype), alpha, beta, aligned)
 
     def trial(tile: Tile) -> Callable[[], None]:
-        plan, spare = Plan(specialise(tile), device, shift, a.element_size()), torch.empty(shape, dtype=out_dtype, device=device)
-        return lambda: plan.run(a, x, y if beta else None, spare if out is None else torch.empty_like(out))
+        plan, spare = Plan(specialise(tile), device, shift, a.element_size()), spare_of(out, shape, out_dtype, device)
+        return lambda: plan.run(a, x, y if beta else None, spare)
 
     tile = choose(problem, device, determinism, trial)
     return Plan(specialise(tile), device, shift, a.element_size()).bind(shape, out_dtype)

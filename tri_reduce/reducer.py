@@ -13,12 +13,16 @@ import torch
 from torch import Tensor
 
 from . import checkpoints, collectives, dtypes, validate
-from .contributions import caller, check_index, check_values, check_where, device_of, one_seed, position_of, reduced_dims
-from .errors import DoubleFinalizeError, ReducerError, ReducerMergeError, UpdateAfterFinalizeError
+from .autotune import MODE
+from .contributions import caller, check_merge, check_update, device_of, one_seed, position_of, seeds_of
+from .errors import DoubleFinalizeError, ReducerError, UpdateAfterFinalizeError
+from .kinds import kind_of
 from .monoids import Monoid
 from .opaque import Opaque
-from .partials import States, kind_of, partials_of
+from .outputs import outputs
+from .partials import Bound, States, partials_of
 
+MAX_BOUND = 1024  # layouts that a reducer remembers
 Ops = str | Monoid | Sequence[str | Monoid]
 
 
@@ -57,14 +61,14 @@ class Reducer(Opaque):
         *,
         initial: Any = None,
         correction: float = 1,
-        ord: float = 2,  # noqa: A002
+        ord: float = 2,
         determinism: str = "run_to_run",
     ) -> None:
         self._state, self._value, self._updates = "consumed", None, 0  # for __del__, should this raise
         validate.check_determinism(determinism)
         self._many = not isinstance(op, str | Monoid)
-        self.op: Any = op if isinstance(op, str | Monoid) else tuple(op)
-        ops = self.op if self._many else (self.op,)
+        ops: tuple[str | Monoid, ...] = (op,) if isinstance(op, str | Monoid) else tuple(op)
+        self.op: Any = ops if self._many else op
         self.shape = torch.Size((shape,) if isinstance(shape, int) else shape)
         self.device = device_of(device)
         if not ops or any(n < 0 for n in self.shape):
@@ -73,13 +77,12 @@ class Reducer(Opaque):
             )
         self.dtype = dtypes.of(dtype, "Reducer's dtype").torch
         kinds = [kind_of(o, dtype, tuple(self.shape), self.device, correction, ord) for o in ops]
-        given = initial if self._many and isinstance(initial, list | tuple) else [initial] * len(ops)
-        if len(given) != len(ops):
-            raise ValueError(f"Reducer: {len(given)} values of initial for {len(ops)} ops")
-        self._seeds = tuple(None if i is None else validate.check_seed(k.monoid, k.value, i) for k, i in zip(kinds, given, strict=True))
+        self._seeds = seeds_of(kinds, initial, self._many)
         self._parts = tuple(partials_of(k, self.device, determinism) for k in kinds)
         self._counts = any(k.monoid.indexed for k in kinds)
         self._site = caller()
+        self._bound: dict[Any, list[tuple[Bound, bool]]] = {}  # updates by the layout of their tensors
+        self._outs_seen: set[Any] = set()  # layouts of outs that passed the checks
         self.epoch = 0
         self._state = "active"
 
@@ -99,23 +102,39 @@ class Reducer(Opaque):
             UpdateAfterFinalizeError, ReducerShapeError, ReducerDtypeError: see the classes.
             ReducerError: offset missing, or given to another op; values on another device.
         """
+        key: Any = None
+        if index is None and self._state == "active":
+            try:  # the short path: tensors laid out as in an update before
+                key = (values.shape, values.stride(), values.dtype, values.device, values.data_ptr() & 15, dim, MODE.get(), type(values))
+                key += (None,) if where is None else (where.shape, where.stride(), where.dtype, where.device)
+                calls = self._bound.get(key)
+            except (TypeError, AttributeError, RuntimeError):  # what cannot be hashed or has no memory: the checks name it
+                key = calls = None
+            if calls is not None and (offset is None or self._counts):
+                self._run(calls, values, where, position_of(offset, True, self._updates > 0, self._about) if self._counts else 0)
+                return
         self._require_active("update")
-        check_values(values, self.dtype, self.device, self._about)
-        position = position_of(offset, self._counts, self._updates > 0, self._about)
-        if index is not None:
-            check_index(index, values, dim, self.shape, self._about)
-        else:
-            dims = reduced_dims(values, dim, self.shape, self._counts, self._about)
-        if where is not None:
-            check_where(where, values, self._about)
-        if values.numel() and index is not None:
-            rows = [p.segment(values, index, where) for p in self._parts]
-            for launch in rows:  # all are planned, and none refused, before the first changes anything
+        dims, position = check_update(self, values, dim, where, index, offset)
+        if not values.numel():
+            self._updates += 1
+        elif index is not None:
+            for launch in [p.segment(values, index, where) for p in self._parts]:  # all are planned before the first changes anything
                 launch(position, self._updates + 1)
-        elif values.numel():
-            tiles = [p.update(values, dims, where) for p in self._parts]
-            for launch_tile in tiles:
-                launch_tile(position)
+            self._updates += 1
+        else:
+            calls = [(p.bind(values, dims, where), p.kind.monoid.indexed) for p in self._parts]
+            self._run(calls, values, where, position)
+            if len(self._bound) >= MAX_BOUND:
+                self._bound.clear()
+            if key is not None:
+                self._bound[key] = calls
+
+    def _run(self, calls: Sequence[tuple[Bound, bool]], values: Tensor, where: Tensor | None, position: int) -> None:
+        for call, counts in calls:
+            if counts:
+                call(values, where, position)
+            else:
+                call(values, where)
         self._updates += 1
 
     def merge(self, other: Reducer) -> None:
@@ -129,16 +148,7 @@ class Reducer(Opaque):
             raise TypeError(f"merge: expected a Reducer, got {type(other).__name__}")
         self._require_active("merge")
         other._require_active("merge of another reducer")
-        if other is self:
-            raise ReducerMergeError(f"merge: {self._about()} cannot be merged with itself: each contribution would count twice")
-        for what in ("op", "shape", "dtype", "device"):
-            if getattr(self, what) != getattr(other, what):
-                raise ReducerMergeError(
-                    f"merge: {what} differs: {self._about()} has {getattr(self, what)}, {other._about()} has {getattr(other, what)}"
-                )
-        if any(a.kind.label != b.kind.label for a, b in zip(self._parts, other._parts, strict=True)):
-            raise ReducerMergeError(f"merge: correction or ord differ between {self._about()} and {other._about()}")
-        self._seeds = tuple(one_seed("merge", a, b, self._about(), other._about()) for a, b in zip(self._seeds, other._seeds, strict=True))
+        self._seeds = check_merge(self, other)
         for mine, theirs in zip(self._parts, other._parts, strict=True):
             mine.absorb(theirs.states)
             mine.take_faults(theirs)
@@ -248,17 +258,6 @@ class Reducer(Opaque):
                     f"finalize: index {fault[2]} at row {fault[1]} of update {fault[0]} is out of range for the {self.shape[0]} outputs of "
                     f"{self._about()}; such rows were not counted: reset() and update again"
                 )
-            return self._outs(out), None
+            return outputs(out, self._parts, self._many, self._about, self._outs_seen), None
         except Exception as error:
             return [], error
-
-    def _outs(self, out: Any) -> list[Tensor]:
-        results = [p.kind.result for p in self._parts]
-        if out is None:
-            return [torch.empty(self.shape, dtype=d, device=self.device) for d in results]
-        outs = list(out) if self._many and isinstance(out, list | tuple) else [out]
-        if len(outs) != len(results):
-            raise ValueError(f"finalize: {self._about()} has {len(results)} results, out has {len(outs)} tensors")
-        for target, result in zip(outs, results, strict=True):
-            validate.check_out("finalize", target, tuple(self.shape), result, self.device)
-        return outs

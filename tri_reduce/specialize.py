@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import dtypes
-from .configs import Tile, pow2_ceil, pow2_floor, tiles_of
+from .configs import Tile, fold_block, tiles_of
 from .kernels.compat import Constant, tl
 from .kernels.gemv import gemv_kernel
 from .kernels.reduce import reduce_kernel
@@ -20,7 +20,6 @@ from .monoids import DeviceOp
 from .problem import Axis, Problem
 
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
-FOLD_BYTES = 32  # of states a thread holds in the last fold: the rare path must not cost every program registers
 EVICTION = "evict_first"  # every vector is read once
 _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
 _SCALARS = ("seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
@@ -38,7 +37,7 @@ class Walk(Constant):
     loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where. seed:
     "state",
     "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta
-    not 0. vector_2d: gemv's vector is read in the matrix's layout.
+    not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next launch may begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -63,6 +62,7 @@ class Walk(Constant):
     scaled: bool = False
     adds: bool = False
     vector_2d: bool = False
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         "SINK": sink,
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
-        "SBLOCK": min(pow2_ceil(slots), max(1, pow2_floor(FOLD_BYTES * 32 * tile.warps // (tile.x * state_bytes)))),
+        "SBLOCK": fold_block(tile, state_bytes),
     }
     return ints, constants
 
@@ -226,8 +226,12 @@ def of_reduce(
     seed_kind: str | None = None,
     accumulate: bool = False,
     slot_count: int = 0,
+    early: bool = False,
 ) -> Specialization:
-    """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished."""
+    """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished.
+
+    `early`: the target's launches may overlap, and this one says when the next may begin.
+    """
     sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
@@ -236,7 +240,7 @@ def of_reduce(
         problem, tile, op, sink, slots,
         precast=None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
         masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not
-        slot_count,
+        slot_count, early=early and slot_count > 0,
     )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
     ints |= _axis_values("xwo", problem.kept, "k") | _axis_values("xwi", problem.reduced, "r")

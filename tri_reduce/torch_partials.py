@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .partials import Kind, Partials, States
+from .kinds import Kind
+from .partials import Bound, Partials, States
 
 
 def _flat(x: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -38,10 +39,13 @@ def value_of_key(key: Tensor, dtype: torch.dtype) -> Tensor:
 class TorchPartials(Partials):
     """States of a stream, one slot an output."""
 
-    def update(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Callable[[int], None]:
+    def bind(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Bound:
+        return lambda values, where, position=0: self._add(values, dims, where, position)
+
+    def _add(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None, position: int) -> None:
         x = _flat(values.detach(), dims)
         mask = torch.ones((), dtype=torch.bool).expand(x.shape) if where is None else _flat(where.expand(values.shape), dims)
-        return lambda position: self._combine(0, self._lifted(x, mask, position))
+        self._combine(0, self._lifted(x, mask, position))
 
     def segment(self, values: Tensor, index: Tensor, where: Tensor | None) -> Callable[[int, int], None]:
         self.indexed = True
@@ -132,7 +136,7 @@ class TorchPartials(Partials):
         return top, where.amin(1) if key.shape[1] else torch.full(key.shape[:1], int(none))
 
     def _powers(self, size: Tensor, mask: Tensor) -> Tensor:
-        order = float(self.kind.monoid.param)  # type: ignore[arg-type]
+        order = float(self.kind.monoid.param)
         if math.isinf(order):
             return reference.norm(size, (1,), False, mask, order)
         return reference.sum((size != 0).double() if order == 0 else size**order, (1,), False, mask)
@@ -150,8 +154,8 @@ class TorchPartials(Partials):
             count = a[2] + b[2]
             part, delta = b[2] / count.clamp(min=1), b[0] - a[0]
             return a[0] + delta * part, a[1] + b[1] + delta * delta * (a[2] * part), count
-        if name == "norm" and math.isinf(float(monoid.param)):  # type: ignore[arg-type]
-            return (torch.maximum(a[0], b[0]) if float(monoid.param) > 0 else torch.minimum(a[0], b[0]),)  # type: ignore[arg-type]
+        if name == "norm" and math.isinf(float(monoid.param)):
+            return (torch.maximum(a[0], b[0]) if float(monoid.param) > 0 else torch.minimum(a[0], b[0]),)
         join = torch.add if monoid.join is None else monoid.join
         return tuple(join(p, q.to(p.dtype) if q.dtype != p.dtype else q) for p, q in zip(a, b, strict=True))
 
@@ -165,10 +169,10 @@ class TorchPartials(Partials):
         if name == "counted_mean":
             return state[0] / state[1]
         if name in ("var", "std"):
-            var = state[1] / (state[2] - monoid.param).clamp(min=0)  # type: ignore[operator]
+            var: Tensor = state[1] / (state[2] - monoid.param).clamp(min=0)
             return var.sqrt() if name == "std" else var
         if name == "norm":
-            order = float(monoid.param)  # type: ignore[arg-type]
+            order = float(monoid.param)
             return state[0] if order in (0, 1) or math.isinf(order) else state[0].sqrt() if order == 2 else state[0] ** (1 / order)
         return state[0]
 
@@ -192,10 +196,10 @@ class KeptContributions(TorchPartials):
             f"finalize(group=): {self.kind.monoid.name} is not a built-in op, which CPU tensors need outside Triton's interpreter"
         )
 
-    def update(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Callable[[int], None]:
-        x = _flat(values.detach(), dims).to(self.kind.value).clone()
-        mask = torch.ones(x.shape, dtype=torch.bool) if where is None else _flat(where.expand(values.shape), dims).clone()
-        return lambda position: self.absorb((x.T, mask.T))
+    def _add(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None, position: int) -> None:
+        x = _flat(values.detach(), dims).to(self.kind.value)
+        mask = torch.ones(x.shape, dtype=torch.bool) if where is None else _flat(where.expand(values.shape), dims)
+        self.absorb((x.T, mask.T))
 
     def _add_rows(self, values: Tensor, index: Tensor, where: Tensor | None, position: int, serial: int) -> None:
         legal, outputs = self._legal(index.long(), serial), self.kind.shape[0]

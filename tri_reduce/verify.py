@@ -34,7 +34,7 @@ def compile_kernel(
     """Compile a jit function for a target that need not be there: Triton's compiled kernel, with its `.asm`.
 
     Args:
-        kernel: a `@triton.jit` function.
+        kernel: a `@triton.jit` function, tuned or not.
         signature: argument name -> Triton type ("*fp32", "i32"); arguments in `constexprs` may be left out.
         constexprs: argument name -> value.
         target: "cuda:90", "hip:gfx942", "ascend", any other compute capability, or a `targets.Target`.
@@ -47,6 +47,7 @@ def compile_kernel(
     import triton
     from triton.compiler.compiler import ASTSource
 
+    kernel = _jit_function(kernel)
     if not hasattr(kernel, "cache_key"):
         raise RuntimeError("kernels are interpreted in this process and cannot be compiled: run it without TRITON_INTERPRET")
     compiler_target = targets.compiler_target(target_of(target))
@@ -62,6 +63,13 @@ def compile_kernel(
     named = "constexprs" if "constexprs" in inspect.signature(ASTSource.__init__).parameters else "constants"
     source = ASTSource(kernel, signature=whole, attrs=dict(attrs or {}), **{named: constants})
     return triton.compile(source, target=compiler_target, options=dict(options or {}))
+
+
+def _jit_function(kernel: Any) -> Any:
+    """What @triton.autotune and @triton.heuristics wrap."""
+    while type(kernel).__name__ in ("Autotuner", "Heuristics"):
+        kernel = kernel.fn
+    return kernel
 
 
 def assert_deferred(
@@ -88,6 +96,7 @@ def assert_deferred(
     Raises:
         NotDeferredError: with the file and line of each reduction at fault.
     """
+    kernel = _jit_function(kernel)
     flow = Flow(compile_kernel(kernel, signature, constexprs, target, attrs=attrs, options=options).asm["ttir"])
     faults = [f"{_line(r.frames)}: {why}" for r in flow.reductions if (why := _nested(flow, r))]
     if faults:
