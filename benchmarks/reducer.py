@@ -37,7 +37,7 @@ def microseconds(run: Callable[[], object], repeats: int = 10) -> float:
         run()
     times: list[float] = []
     for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
         start.record()
         run()

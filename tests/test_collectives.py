@@ -1,4 +1,4 @@
-"""One collective over ranks for a finalize: the right result and the same bits everywhere, or the same error everywhere and nothing lost."""
+"""One collective over ranks for a finalize: the right result with the same bits everywhere, or the same error and nothing lost."""
 
 import functools
 import time

@@ -113,8 +113,8 @@ def test_batched_and_scalar_finalize_agree_for_every_output(op, device):
 
 
 EMPTY = {
-    "sum": 0, "prod": 1, "max": -inf, "min": inf, "mean": nan, "any": False, "all": True, "and": -1, "or": 0, "xor": 0, "argmax": 0, "argmin": 0,
-    "var": nan, "std": nan, "logsumexp": -inf, "norm": 0, "count_nonzero": 0, "abs_sum": 0, "abs_max": 0, "sum_sq": 0,
+    "sum": 0, "prod": 1, "max": -inf, "min": inf, "mean": nan, "any": False, "all": True, "and": -1, "or": 0, "xor": 0, "argmax": 0,
+    "argmin": 0, "var": nan, "std": nan, "logsumexp": -inf, "norm": 0, "count_nonzero": 0, "abs_sum": 0, "abs_max": 0, "sum_sq": 0,
 }  # fmt: skip
 
 

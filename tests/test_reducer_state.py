@@ -239,7 +239,8 @@ def test_a_bad_index_is_not_lost_in_a_merge(device):
 
 def test_a_monoid_of_ones_own_streams(device):
     built_in = tri_reduce.MONOIDS["sum_sq"]
-    mine = Monoid("energy", built_in.identity, built_in.lift, built_in.combine, built_in.fold, built_in.finish, torch.float32, torch.float32,
+    functions = (built_in.lift, built_in.combine, built_in.fold, built_in.finish)
+    mine = Monoid("energy", built_in.identity, *functions, torch.float32, torch.float32,
                   reference=lambda x, dims: (x * x).sum(dims))  # fmt: skip
     x = ints(20, 3, device=device).float()
     r, other = Reducer(mine, (3,), torch.float32, device), Reducer(mine, (3,), torch.float32, device)

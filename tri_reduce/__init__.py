@@ -3,7 +3,7 @@
 A reduction is local accumulation of a monoid and one collective at the end: over lanes, programs, launches and ranks.
 """
 
-from . import autotune, configs, ops, problem, targets, verify
+from . import autotune, configs, dtensors, ops, problem, targets, verify
 from .autotune import force
 from .errors import (
     CollectiveMismatchError,
@@ -61,6 +61,7 @@ __all__ = [
     "autotune",
     "configs",
     "count_nonzero",
+    "dtensors",
     "force",
     "gemv",
     "logsumexp",

@@ -23,6 +23,10 @@ def check_values(values: Any, dtype: torch.dtype, device: torch.device, about: A
     """A tensor on the reducer's device whose dtype promotes to the reducer's."""
     if not isinstance(values, Tensor):
         raise TypeError(f"update: values must be a tensor, got {type(values).__name__}")
+    if hasattr(values, "to_local"):
+        raise ReducerError(
+            f"update: values are a DTensor, {about()} takes local tensors: see tri_reduce.dtensors, or give values.to_local()"
+        )
     if values.device != device:
         raise ReducerError(f"update: values are on {values.device}, {about()} is on {device}: move them there")
     if values.dtype not in dtypes.BY_TORCH or torch.promote_types(values.dtype, dtype) != dtype:

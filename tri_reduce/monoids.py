@@ -97,6 +97,12 @@ class DeviceOp(Constant):
     shifted: bool = False
     folds: int = 1
     wider: DeviceOp | None = None
+    parts: tuple[DeviceOp, ...] = ()
+
+    @property
+    def many(self) -> int:
+        """Monoids of one tile each that this is made of; 0 for one monoid."""
+        return len(self.parts)
 
     @property
     def partial(self) -> DeviceOp:
@@ -111,9 +117,10 @@ class DeviceOp(Constant):
     @functools.cached_property
     def cache_key(self) -> str:
         """Changes when anything that a kernel compiles from this object changes."""
-        halves = [getattr(f, "cache_key", f.__name__) for f in (self.lift, self.combine, self.fold, self.finish)]
+        functions = (self.lift, self.combine, self.fold, self.finish) if not self.parts else ()
+        halves = [getattr(f, "cache_key", f.__name__) for f in functions]
         facts = (self.name, self.identity, [str(d) for d in self.dtypes], str(self.cast), self.lift_extra, self.finish_extra, self.param)
-        return hashlib.sha256(repr((halves, facts, self.shifted, self.wider)).encode()).hexdigest()
+        return hashlib.sha256(repr((halves, facts, self.shifted, self.wider, [p.cache_key for p in self.parts])).encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"DeviceOp({self.name}, {self.cache_key[:12]})"
@@ -437,6 +444,19 @@ _INTERNAL: dict[str, Monoid] = {
 _products = replace(
     _sum, name="gemv", acc_dtype=lambda d: d if d == torch.float64 else torch.float32 if d.is_floating_point else torch.int32
 )
+
+
+def together(ops: tuple[DeviceOp, ...]) -> DeviceOp:
+    """Two or three monoids of one tile each, accumulated from one read."""
+    return DeviceOp(
+        "+".join(o.name for o in ops),
+        tuple(o.identity[0] for o in ops),
+        tuple(o.dtypes[0] for o in ops),
+        cast=None, lift=None, combine=None, fold=None, finish=None, lift_extra=None,
+        finish_extra=next((o.finish_extra for o in ops if o.finish_extra == "count"), None),
+        folds=sum(o.folds for o in ops),
+        parts=ops,
+    )  # fmt: skip
 
 
 def products() -> Monoid:

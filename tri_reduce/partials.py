@@ -34,9 +34,10 @@ class Partials(abc.ABC):
 
     def __init__(self, kind: Kind, device: torch.device, slots: int) -> None:
         self.kind, self.device, self.slots = kind, device, slots
-        self.states: States = tuple(torch.full((slots, kind.outputs), e, dtype=d, device=device) for e, d in kind.identities())
+        with torch.inference_mode(False):  # made within inference mode, they could not be written outside
+            self.states: States = tuple(torch.full((slots, kind.outputs), e, dtype=d, device=device) for e, d in kind.identities())
+            self.faults = [torch.zeros((slots, 3), dtype=torch.int64, device=device)]  # (number of the update, row, index) or zeros
         self.indexed = False  # something may be in `faults`
-        self.faults = [torch.zeros((slots, 3), dtype=torch.int64, device=device)]  # (number of the update, row, index) or zeros
 
     def reset(self) -> None:
         """The identity in every slot."""

@@ -52,6 +52,8 @@ class Reducer(Opaque):
         tensor([40., 40., 40.])
     """
 
+    _state, _updates = "unmade", 0  # what __del__ finds where __init__ raised
+
     def __init__(
         self,
         op: Ops,
@@ -64,7 +66,6 @@ class Reducer(Opaque):
         ord: float = 2,
         determinism: str = "run_to_run",
     ) -> None:
-        self._state, self._value, self._updates = "consumed", None, 0  # for __del__, should this raise
         validate.check_determinism(determinism)
         self._many = not isinstance(op, str | Monoid)
         ops: tuple[str | Monoid, ...] = (op,) if isinstance(op, str | Monoid) else tuple(op)
@@ -72,9 +73,7 @@ class Reducer(Opaque):
         self.shape = torch.Size((shape,) if isinstance(shape, int) else shape)
         self.device = device_of(device)
         if not ops or any(n < 0 for n in self.shape):
-            raise ValueError(
-                f"Reducer: at least one op and a shape of non-negative sizes are needed, got op={op!r}, shape={tuple(self.shape)}"
-            )
+            raise ValueError(f"Reducer: expected at least one op and sizes >= 0, got op={op!r}, shape={tuple(self.shape)}")
         self.dtype = dtypes.of(dtype, "Reducer's dtype").torch
         kinds = [kind_of(o, dtype, tuple(self.shape), self.device, correction, ord) for o in ops]
         self._seeds = seeds_of(kinds, initial, self._many)
@@ -83,8 +82,8 @@ class Reducer(Opaque):
         self._site = caller()
         self._bound: dict[Any, list[tuple[Bound, bool]]] = {}  # updates by the layout of their tensors
         self._outs_seen: set[Any] = set()  # layouts of outs that passed the checks
-        self.epoch = 0
-        self._state = "active"
+        self._value: Any = None
+        self.epoch, self._state = 0, "active"
 
     def update(
         self, values: Tensor, dim: Any = None, *, where: Tensor | None = None, index: Tensor | None = None, offset: int | None = None
@@ -222,9 +221,8 @@ class Reducer(Opaque):
 
     def __del__(self) -> None:
         if self._state == "active" and self._updates:
-            warnings.warn(
-                f"{self._about()} was never finalized: {self._updates} updates are lost", ResourceWarning, stacklevel=2, source=self
-            )
+            lost = f"{self._about()} was never finalized: {self._updates} updates are lost"
+            warnings.warn(lost, ResourceWarning, stacklevel=2, source=self)
 
     def _about(self) -> str:
         op = [getattr(o, "name", o) for o in self.op] if self._many else getattr(self.op, "name", self.op)

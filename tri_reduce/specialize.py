@@ -63,6 +63,8 @@ class Walk(Constant):
     adds: bool = False
     vector_2d: bool = False
     early: bool = False
+    kinds: tuple[Any, ...] = ()
+    truths: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,7 @@ def of_reduce(
     accumulate: bool = False,
     slot_count: int = 0,
     early: bool = False,
+    kinds: tuple[dtypes.DType, ...] = (),
 ) -> Specialization:
     """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished.
 
@@ -241,6 +244,7 @@ def of_reduce(
         precast=None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
         masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not
         slot_count, early=early and slot_count > 0,
+        kinds=tuple(tl.uint8 if k.name == "bool" else _triton_dtype(k) for k in kinds), truths=tuple(k.name == "bool" for k in kinds),
     )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
     ints |= _axis_values("xwo", problem.kept, "k") | _axis_values("xwi", problem.reduced, "r")

@@ -80,3 +80,24 @@ def write_result(
     if TRUTH:
         result = (result != 0).to(tl.uint8)
     tl.store(out_ptr + offsets, result.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@jit
+def write_part(out_ptr, part, K, offsets, state, count, mask, OP: tl.constexpr, PART: tl.constexpr, HOW: tl.constexpr):
+    """Finish and store one of several results: each has room for K elements of 8 bytes."""
+    ONE: tl.constexpr = OP.parts[PART]
+    KIND: tl.constexpr = HOW.kinds[PART]
+    result = finalize(state, ONE, axis=None, count=count)
+    if HOW.truths[PART]:
+        result = (result != 0).to(tl.uint8)
+    room = out_ptr + part * 8 * K.to(tl.int64)
+    tl.store(room.to(tl.pointer_type(KIND), bitcast=True) + offsets, result.to(KIND), mask=mask)
+
+
+@jit
+def write_parts(out_ptr, K, offsets, state, count, mask, OP: tl.constexpr, HOW: tl.constexpr):
+    """Finish and store the results of a `DeviceOp` of several monoids."""
+    write_part(out_ptr, 0, K, offsets, state[0], count, mask, OP, 0, HOW)
+    write_part(out_ptr, 1, K, offsets, state[1], count, mask, OP, 1, HOW)
+    if OP.many == 3:
+        write_part(out_ptr, 2, K, offsets, state[2], count, mask, OP, 2, HOW)

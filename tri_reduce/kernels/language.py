@@ -51,6 +51,20 @@ def init(op: tl.constexpr, shape: tl.constexpr, dtype: tl.constexpr):
 
 @jit
 def _lift(o: tl.constexpr, value, index):
+    if o.many > 0:  # several monoids of one tile each
+        first: tl.constexpr = o.parts[0]
+        second: tl.constexpr = o.parts[1]
+        if o.many == 2:
+            return _lift(first, value, index), _lift(second, value, index)
+        else:
+            third: tl.constexpr = o.parts[2]
+            return _lift(first, value, index), _lift(second, value, index), _lift(third, value, index)
+    else:
+        return _lift_one(o, value, index)
+
+
+@jit
+def _lift_one(o: tl.constexpr, value, index):
     if o.cast is not None:
         value = value.to(o.cast)
     if o.lift_extra == "index":
@@ -73,7 +87,11 @@ def _like(o: tl.constexpr, state, acc):
 
 @jit
 def _combine(o: tl.constexpr, a, b):
-    if o.arity == 1:
+    if o.many == 2:
+        return o.parts[0].combine(a[0], b[0]), o.parts[1].combine(a[1], b[1])
+    elif o.many == 3:
+        return o.parts[0].combine(a[0], b[0]), o.parts[1].combine(a[1], b[1]), o.parts[2].combine(a[2], b[2])
+    elif o.arity == 1:
         return o.combine(a, b)
     elif o.arity == 2:
         return o.combine(a[0], a[1], b[0], b[1])
@@ -136,7 +154,11 @@ def finalize(acc, op: tl.constexpr, axis: tl.constexpr, count=None, partial: tl.
     if axis is None:
         return _finish(o, acc, count)
     else:
-        if o.arity == 1:
+        if o.many == 2:
+            state = o.parts[0].fold(acc[0], axis), o.parts[1].fold(acc[1], axis)
+        elif o.many == 3:
+            state = o.parts[0].fold(acc[0], axis), o.parts[1].fold(acc[1], axis), o.parts[2].fold(acc[2], axis)
+        elif o.arity == 1:
             state = o.fold(acc, axis)
         elif o.arity == 2:
             state = o.fold(acc[0], acc[1], axis)

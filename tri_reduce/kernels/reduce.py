@@ -3,7 +3,7 @@
 One body serves every regime: which axis is contiguous, how long it is and how many programs share an output only change the tile.
 """
 
-from .combine import arrive, fold_partials, store_state, write_result
+from .combine import arrive, fold_partials, store_state, write_parts, write_result
 from .compat import gdc_launch_dependents, gdc_wait, jit, tl
 from .language import finalize, init, update
 from .slots import add_to_slot
@@ -100,7 +100,10 @@ def reduce_kernel(
         state = state[0].to(wide) + origin.to(wide), state[1].to(wide), state[2].to(wide)
     out_offsets = kept_offsets(k, K0, o_k1, o_k0, HOW.kept, DEEP, 2)
     if SINK == "own":
-        write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
+        if OP.many > 0:
+            write_parts(out_ptr, K, out_offsets, state, count, live, OP, HOW)
+        else:
+            write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
     elif SINK == "slot":  # [slot, output] whatever the layout and the tile
         if HOW.early:
             gdc_wait()  # the update before this one may still be in its slots
@@ -112,4 +115,7 @@ def reduce_kernel(
             state = fold_partials(
                 p0, p1, p2, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, PARTIAL, XBLOCK, SBLOCK
             )
-            write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
+            if OP.many > 0:
+                write_parts(out_ptr, K, out_offsets, state, count, live, OP, HOW)
+            else:
+                write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
