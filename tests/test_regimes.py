@@ -103,13 +103,13 @@ def some_plans(n):
 def cases(ops):
     """Every op on every layout on a GPU, on some layouts in the interpreter, with a number that tells which plans."""
     for (i, op), (j, layout) in itertools.product(enumerate(ops), enumerate(LAYOUTS)):
-        if ON_GPU or (i + j) % 3 == 0:
+        if ON_GPU or (i + j) % 4 == 0:
             yield pytest.param(op, layout, i + j * 5, id=f"{op} of {layout}")
 
 
 @pytest.mark.parametrize("op, layout, n", cases(OPS))
 def test_an_op_means_the_same_under_every_plan(op, layout, n, device):
-    dtype = dtypes_of(op)[n % 2]
+    dtype = dtypes_of(op)[n // 4 % 2]
     x, dim = LAYOUTS[layout](filled(dtype, device))
     compare_reduction(x.clamp(-1, 1) if op == "prod" else x, op, one_dim(op, dim), some_plans(n))
 
@@ -183,7 +183,7 @@ def test_every_split_of_a_row_is_right_and_one_too_many_is_refused(device):
         reduce(x, "sum", 1)
 
 
-INVARIANT = ("sum", "mean", "var", "logsumexp", "norm", "sum_sq", "prod")
+INVARIANT = ("sum", "mean", "var", "logsumexp", "norm")
 
 
 def noise(device, *shape):

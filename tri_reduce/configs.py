@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .problem import Problem
+from .published import select_candidates
 from .targets import Target, by_name
 
 TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
@@ -274,3 +275,6 @@ def explain(problem: Problem, target: Target | str) -> str:
         programs = -(-problem.xnumel // t.x) * t.split
         lines.append(f"  {n}: XBLOCK={t.x} R0_BLOCK={t.r0} R1_BLOCK={t.r1} split={t.split} num_warps={t.warps}: {programs} programs")
     return "\n".join(lines)
+
+
+__all__ = ["REGIMES", "Tile", "candidates", "canonical", "explain", "select_candidates", "select_configs"]
