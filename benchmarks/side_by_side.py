@@ -2,8 +2,9 @@
 
     python benchmarks/side_by_side.py [--only REGEX] [--policy heuristic] [--json FILE]
 
-The floor is a cold read of the same bytes by a plain kernel, the best of a few tiles. Times are medians of the GPU's own time with a cold L2: before
-each call a buffer of 256 MiB is written, and the GPU is kept busy until the host has enqueued. Every result is checked against float64.
+The floor is a cold read of the same bytes by a plain kernel, the best of a few tiles. Times are medians of the GPU's own time with a cold
+L2: before each call a buffer of 256 MiB is written, and the GPU is kept busy until the host has enqueued. Every result is checked against
+float64.
 """
 
 from __future__ import annotations
@@ -52,8 +53,22 @@ ROWS: list[tuple[tuple[int, ...], tuple[int, ...], str]] = [
 ]
 MAXIMA = [(64, 401408), (4096, 4096), (65536, 49), (8192, 8192)]
 GEMV = {
-    "bf16": [(4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336), (128256, 4096), (8192, 8192), (57344, 8192), (8192, 28672)]
-    + [(1024, 1024), (256, 65536), (1, 1 << 20), (65536, 256), (16384, 64), (4096, 4095)],
+    "bf16": [
+        (4096, 4096),
+        (6144, 4096),
+        (28672, 4096),
+        (4096, 14336),
+        (128256, 4096),
+        (8192, 8192),
+        (57344, 8192),
+        (8192, 28672),
+        (1024, 1024),
+        (256, 65536),
+        (1, 1 << 20),
+        (65536, 256),
+        (16384, 64),
+        (4096, 4095),
+    ],
     "fp32": [(4096, 4096), (8192, 8192), (256, 65536), (65536, 256), (1, 1 << 20)],
 }
 
@@ -64,7 +79,7 @@ def problems() -> list[Problem]:
     return found + [("gemv", s, (1,), t) for t, shapes in GEMV.items() for s in shapes]
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def read_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n, other=0.0, eviction_policy="evict_first").to(tl.float32)
@@ -77,12 +92,12 @@ def measure(call: Callable[[], Any], flush: torch.Tensor, repeats: int = 60) -> 
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]  # type: ignore[no-untyped-call]
     for start, end in events:
         flush.zero_()
-        torch.cuda._sleep(500_000)
+        torch.cuda._sleep(500_000)  # type: ignore[no-untyped-call]
         start.record()
         call()
         end.record()
     torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) for start, end in events[6:]) * 1e3
+    return float(statistics.median(start.elapsed_time(end) for start, end in events[6:])) * 1e3
 
 
 def floor_of(x: torch.Tensor, flush: torch.Tensor) -> float:
@@ -137,7 +152,7 @@ def main() -> None:
             op, shape, dims, name = problem
             title = f"{op}{list(shape)}{'' if op == 'gemv' else list(dims)} {name}"
             if re.search(options.only, title):
-                torch._dynamo.reset()
+                torch._dynamo.reset()  # type: ignore[no-untyped-call]
                 row = rows[title] = run(problem, flush)
                 ratios = "  ".join(f"/{who} {row['ours'] / row[who]:.2f}" for who in ("floor", "eager", "compile"))
                 print(f"{title:40} {row['ours']:8.2f} us  {ratios}  {'' if row['right'] else 'WRONG'}", flush=True)

@@ -1,12 +1,12 @@
 """The published candidate formula for Ascend910B3: which (XBLOCK, R0_BLOCK) tiles a reduction kernel's autotuner should try.
 
-Source: "Reduction autotune" RFC #3464 of the Ascend inductor project (2026-07-29), fitted on dense sweeps of 153 kernels; names and constants are
-its own. By the reduced length the search space falls into three regimes, between which no measured kernel lies:
+Source: "Reduction autotune" RFC #3464 of the Ascend inductor project (2026-07-29), fitted on dense sweeps of 153 kernels; names and
+constants are its own. By the reduced length the search space falls into three regimes, between which no measured kernel lies:
 
 - HOLE (rnumel >= 50000): the Unified Buffer is full, so the best R0_BLOCK does not depend on rnumel: a fixed 4x4 grid.
 - SMALL (rnumel <= 64): one tile holds the row (or the power of two above it); only XBLOCK is searched.
-- MID: the product of a tile is about constant; a fitted split of it into X and R0 is the anchor, with a grid around it and columns that catch
-  what the fit (R^2 = 0.62) misses.
+- MID: the product of a tile is about constant; a fitted split of it into X and R0 is the anchor, with a grid around it and columns that
+  catch what the fit (R^2 = 0.62) misses.
 """
 
 from __future__ import annotations

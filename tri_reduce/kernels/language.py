@@ -157,7 +157,7 @@ def finalize(acc, op: tl.constexpr, axis: tl.constexpr, count=None, partial: tl.
         if o.many == 2:
             state = o.parts[0].fold(acc[0], axis), o.parts[1].fold(acc[1], axis)
         elif o.many == 3:
-            state = o.parts[0].fold(acc[0], axis), o.parts[1].fold(acc[1], axis), o.parts[2].fold(acc[2], axis)
+            state = o.parts[0].fold(acc[0], axis), o.parts[1].fold(acc[1], axis), o.parts[2].fold(acc[2], axis)  # type: ignore[assignment]
         elif o.arity == 1:
             state = o.fold(acc, axis)
         elif o.arity == 2:
