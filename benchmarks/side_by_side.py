@@ -121,17 +121,20 @@ def run(problem: Problem, flush: torch.Tensor) -> dict[str, Any]:
     """Times of one problem by contestant."""
     op, shape, dims, name = problem
     x = torch.randn(shape, device="cuda", dtype=DTYPES[name])
+    ours: Callable[[], Any]
+    eager: Callable[[], Any]
+    compiled: Callable[[], Any]
     if op == "gemv":
         v = torch.randn(shape[1], device="cuda", dtype=x.dtype)
         ours, eager = (lambda: tri_reduce.gemv(x, v)), (lambda: torch.mv(x, v))
         want, magnitude = x.double() @ v.double(), x.double().abs() @ v.double().abs()
-        compiled = torch.compile(lambda: torch.mv(x, v))
+        compiled = torch.compile(eager)
     else:
         torch_op = torch.sum if op == "sum" else torch.amax
         ours, eager = (lambda: tri_reduce.reduce(x, op, dims)), (lambda: torch_op(x, dims))
         want = x.sum(dims, dtype=torch.float64) if op == "sum" else x.amax(dims).double()
         magnitude = x.abs().sum(dims, dtype=torch.float64)
-        compiled = torch.compile(lambda: torch_op(x, dims))
+        compiled = torch.compile(eager)
     contributions = math.prod(shape[d] for d in dims)
     row = {"right": agrees(ours(), want, magnitude, contributions), "floor": floor_of(x, flush)}
     for who, call in (("ours", ours), ("eager", eager), ("compile", compiled)):
@@ -152,7 +155,7 @@ def main() -> None:
             op, shape, dims, name = problem
             title = f"{op}{list(shape)}{'' if op == 'gemv' else list(dims)} {name}"
             if re.search(options.only, title):
-                torch._dynamo.reset()  # type: ignore[no-untyped-call]
+                torch._dynamo.reset()
                 row = rows[title] = run(problem, flush)
                 ratios = "  ".join(f"/{who} {row['ours'] / row[who]:.2f}" for who in ("floor", "eager", "compile"))
                 print(f"{title:40} {row['ours']:8.2f} us  {ratios}  {'' if row['right'] else 'WRONG'}", flush=True)
