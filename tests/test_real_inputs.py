@@ -3,6 +3,7 @@
 import io
 
 import pytest
+
 from tri_reduce import demo
 
 

@@ -289,7 +289,7 @@ def test_updates_that_overlap_in_a_graph_count_once(op, between, cuda):
     for replay in range(1, 4):
         graph.replay()
         whole = source.reshape(-1, 512).repeat(replay, 1) if replay == 1 or op != "max" else source.reshape(-1, 512)
-        assert torch.allclose(out.double(), tri_reduce.reduce(whole, op, 0).double(), rtol=1e-6)
+        assert torch.allclose(out.double(), tri_reduce.reduce(whole, op, 0).double(), rtol=1e-5)
         del whole
 
 

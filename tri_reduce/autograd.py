@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 
 from . import gradients, validate
 from .monoids import lookup
+from .problem import normalise_dims
 
 _C = torch._C
 _unpack: Any = forward_ad.unpack_dual
@@ -72,7 +73,7 @@ class _Reduce(_Node):
         y = below(x, op, dim, keepdim, where, **options)
         monoid = lookup(op)
         ctx.monoid, ctx.keepdim, ctx.options = monoid, keepdim, options
-        ctx.dims = validate.normalise_dims(op, dim if dim else None, x.dim())
+        ctx.dims = normalise_dims(op, dim if dim else None, x.dim())
         ctx.shape, ctx.x_dtype, ctx.y_dtype = x.shape, x.dtype, y.dtype
         reads_x, reads_y = gradients.saved_by(monoid.gradient)
         _remember(ctx, x if reads_x else None, y if reads_y else None, where)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import validate
 from .monoids import lookup
+from .problem import normalise_dims
 
 
 def _front(t: Tensor, at: int | None, ndim: int, size: int | None = None) -> Tensor:
@@ -30,7 +30,7 @@ def reduce(
     if where is not None:
         where = _front(where, at_where, ndim)
     indexed = lookup(op).indexed
-    dims = [d + 1 for d in validate.normalise_dims(op, dim if dim else None, ndim)]
+    dims = [d + 1 for d in normalise_dims(op, dim if dim else None, ndim)]
     shape = (x.shape[0], *(1,) * ndim)
     if ndim == 0 or (indexed and len(dims) > 1):  # a scalar, or a position in all of the tensor: one row each
         where = None if where is None else where.expand(x.shape).reshape(x.shape[0], math.prod(x.shape[1:]))

@@ -24,7 +24,7 @@ SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between progr
 ROW_PROGRAMS = 8  # ... until there are this many on a core
 THREAD_LOADS = 4  # that a thread makes of its own row; longer rows are laid over lanes
 FOLD_BYTES = 32  # of states that a thread holds in the last fold
-MANY_PARTIALS = 256  # of an output: the last fold then holds four times as many at once
+FOLD_GROUP = 32  # tiles of partials that it adds up one after another before it adds up those sums
 SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than programs can meet
 STEP_COST = 0.07  # a tile half as long costs that part more a row, beside the lanes it saves
 REGIMES = ("thread", "rows", "columns", "strided")
@@ -88,14 +88,14 @@ def depth_of(problem: Problem, tile: Tile) -> int:
     depth = max(0, -(-tiles // tile.split) - 1) + (tile.r0 * tile.r1).bit_length() - 1
     if tile.split > 1:
         block = fold_block(tile, 8 * problem.arity)
-        depth += max(0, -(-tile.split // block) - 1) + block.bit_length() - 1
+        steps = -(-tile.split // block)
+        depth += min(steps, FOLD_GROUP) + -(-steps // FOLD_GROUP) - 2 + block.bit_length() - 1
     return depth
 
 
 def fold_block(tile: Tile, state_bytes: int) -> int:
     """Partials of an output in one tile of the last fold: few, as the rare path must not cost every program registers."""
-    held = FOLD_BYTES if tile.split <= MANY_PARTIALS else 4 * FOLD_BYTES
-    return min(pow2_ceil(tile.split), max(1, pow2_floor(held * 32 * tile.warps / (tile.x * state_bytes))))
+    return min(pow2_ceil(tile.split), pow2_floor(FOLD_BYTES * 32 * tile.warps / (tile.x * state_bytes)))
 
 
 def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
@@ -216,7 +216,8 @@ def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
             found += [share(problem, target, tile, tile.split * 2), share(problem, target, tile, tile.split // 2)]
     if not target.warp:
         found = [replace(t, ahead=1) for t in found]
-    return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found))
+    deepest = max(depth_limit(problem), depth_of(problem, found[0]))
+    return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found if depth_of(problem, t) <= deepest))
 
 
 def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:
@@ -242,7 +243,8 @@ def canonical(problem: Problem, target: Target) -> Tile:
 def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     """The `@triton.autotune` list for a problem: `triton.Config`s, best guess first (the first is what policy "heuristic" runs).
 
-    kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile), AHEAD (iterations whose loads are in flight).
+    kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile), AHEAD (iterations whose loads are in flight),
+    UNROLL (tiles that a thread walks of its own row, 0 elsewhere).
     """
     import triton
 
@@ -250,7 +252,9 @@ def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     if not target.warp:  # knobs that the backend ignores are not emitted
         return [triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0}) for t in candidates(problem, target)]
     return [
-        triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split, "AHEAD": t.ahead}, num_warps=t.warps)
+        triton.Config(
+            {"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split, "AHEAD": t.ahead, "UNROLL": t.unroll}, num_warps=t.warps
+        )
         for t in candidates(problem, target)
     ]
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from . import dtypes, validate
 from .errors import ReducerDtypeError, ReducerError, ReducerMergeError, ReducerShapeError
 from .kinds import Kind
+from .problem import normalise_dims
 
 About = Callable[[], str]
 
@@ -54,7 +55,7 @@ def reduced_dims(values: Tensor, dim: Any, shape: torch.Size, indexed: bool, abo
     if dim is None:
         dims: tuple[int, ...] = tuple(range(values.dim() - len(shape)))
     else:
-        dims = validate.normalise_dims("update", dim, values.dim(), indexed)
+        dims = normalise_dims("update", dim, values.dim(), indexed)
     left = tuple(n for d, n in enumerate(values.shape) if d not in dims)
     if left != tuple(shape):
         raise ReducerShapeError(

@@ -25,9 +25,8 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
     elif name is not None and name != problem.layout:
         tile = simplest(problem, name, target)
     else:
-        tile = next((t for t in candidates(problem, target) if t.regime != "thread" or split is None), None) or simplest(
-            problem, problem.layout, target
-        )
+        found = [t for t in candidates(problem, target) if (t.regime == name if name else t.regime != "thread" or split is None)]
+        tile = found[0] if found else simplest(problem, problem.layout, target)
     if config:
         changes: dict[str, Any] = {KNOBS[key]: value for key, value in config.items()}
         tile = replace(tile, unroll=0, **changes)

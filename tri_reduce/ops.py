@@ -14,6 +14,7 @@ from torch.utils._device import DeviceContext
 from . import autograd, batching, validate
 from .calls import gemv_now, reduce_now
 from .monoids import MONOIDS, REGISTERED, Monoid, lookup
+from .problem import normalise_dims
 from .samples import samples
 
 __all__ = ["gemv", "is_plain", "reduce", "samples"]
@@ -82,7 +83,7 @@ def reduce(
             raise ValueError(f"monoid {op.name!r} must be registered (tri_reduce.register_monoid) to be traced or differentiated")
         op = op.name
     indexed = (MONOIDS[op] if isinstance(op, str) and op in MONOIDS else lookup(op)).indexed
-    dims = None if dim is None or dim == () or dim == [] else list(validate.normalise_dims(op, dim, x.dim(), indexed))
+    dims = None if dim is None or dim == () or dim == [] else list(normalise_dims(op, dim, x.dim(), indexed))
     if isinstance(initial, Tensor) and initial.numel() == 1:
         initial = initial.item()
     options = {"dtype": dtype, "initial": initial, "correction": correction, "ord": order, "determinism": determinism}

@@ -200,7 +200,8 @@ class SlotPartials(Partials):
 def partials_of(kind: Kind, device: torch.device, determinism: str) -> Partials:
     """Where the kernels run, slots; elsewhere (CPU without the interpreter) states in torch."""
     if targets.runs_kernels(device):
-        return SlotPartials(kind, device, slot_count(kind.outputs, determinism), determinism)
+        cores = targets.of_device(device.type, device.index or 0).cores
+        return SlotPartials(kind, device, slot_count(kind.outputs, determinism, cores), determinism)
     from .torch_partials import KeptContributions, TorchPartials
 
     return TorchPartials(kind, device, 1) if kind.builtin else KeptContributions(kind, device, 0)

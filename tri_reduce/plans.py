@@ -68,6 +68,7 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
     problem = of_strides(
         monoid.name, dtypes.of(x.dtype), x.shape, r.dims, x.stride(), None if where is None else where.expand(x.shape).stride(), kept,
         shift=shift, indexed=monoid.indexed, idempotent=monoid.idempotent, arity=len(monoid.identity_for(r.value)),
+        logical=r.determinism == "invariant",
     )  # fmt: skip
     out_dtype = r.result if out is None else out.dtype
     shape, device = r.shape, x.device

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -49,6 +49,26 @@ def coalesce(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[Ax
             axis = Axis(merged.pop().size * axis.size, axis.strides)
         merged.append(axis)
     return tuple(merged) or (Axis(1, (0,) * len(strides)),)
+
+
+def normalise_dims(op: str, dim: Any, ndim: int, indexed: bool = False) -> tuple[int, ...]:
+    """Distinct, sorted, non-negative dims; None and an empty sequence mean all."""
+    if dim is None or (isinstance(dim, tuple | list) and not dim):
+        return tuple(range(ndim))
+    if indexed and (isinstance(dim, bool) or not isinstance(dim, int)):
+        raise TypeError(f"{op}: dim must be one int or None, got {dim!r}")
+    given = dim if isinstance(dim, tuple | list) else (dim,)
+    found = []
+    for d in given:
+        if isinstance(d, bool) or not hasattr(d, "__index__"):
+            raise TypeError(f"{op}: dim must be an int, several or None, got {dim!r}")
+        span = max(ndim, 1)
+        if not -span <= d < span:
+            raise IndexError(f"{op}: dim {d} is out of range for a tensor of {ndim} dims (expected {-span} to {span - 1})")
+        found.append(int(d) % span)
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"{op}: a dim appears more than once in {tuple(given)}")
+    return tuple(sorted(found)) if ndim else ()
 
 
 def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -161,22 +181,9 @@ def describe(
     from .monoids import lookup
 
     monoid = lookup(op)
-    dims = tuple(range(len(shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    for d in dims:
-        if not -max(len(shape), 1) <= d < max(len(shape), 1):
-            raise IndexError(f"dim {d} is out of range for a shape of {len(shape)} dims")
-    reduced_dims = {d % max(len(shape), 1) for d in dims} or set(range(len(shape)))
-    return of_strides(
-        op,
-        kind,
-        shape,
-        sorted(reduced_dims & set(range(len(shape)))),
-        strides,
-        None,
-        None,
-        indexed=monoid.indexed,
-        arity=len(monoid.identity_for(kind.torch)),
-    )
+    dims = normalise_dims(op, dim, len(shape), monoid.indexed)
+    arity = len(monoid.identity_for(kind.torch))
+    return of_strides(op, kind, shape, dims, strides, None, None, indexed=monoid.indexed, arity=arity)
 
 
 def of_strides(
@@ -192,6 +199,7 @@ def of_strides(
     indexed: bool = False,
     idempotent: bool = False,
     arity: int = 1,
+    logical: bool = False,
 ) -> Problem:
     """The problem of reducing `dims` (distinct, non-negative, sorted) of a strided input.
 
@@ -200,14 +208,19 @@ def of_strides(
         out: strides of the output's dims (the kept ones, in order), or None for a contiguous output.
         indexed: the result is a position, so reduced axes merge only where logical positions do as well.
         idempotent: a broadcast reduced dim need not be read again.
+        logical: reduced axes are the reduced dims in their order, whatever the strides: the order of contributions then depends on sizes alone.
     """
     kept_dims = [d for d in range(len(sizes)) if d not in dims]
     kept_sizes, reduced_sizes = [sizes[d] for d in kept_dims], [sizes[d] for d in dims]
     mask = where if where is not None else (0,) * len(sizes)
     out = contiguous_strides(kept_sizes) if out is None else out
     positions = contiguous_strides(reduced_sizes) if indexed else (0,) * len(dims)
-    if idempotent and not indexed:
+    if idempotent and not indexed and not logical:
         reduced_sizes = [min(n, 1) if strides[d] == 0 and mask[d] == 0 else n for d, n in zip(dims, reduced_sizes, strict=True)]
     kept = coalesce(kept_sizes, [[strides[d] for d in kept_dims], [mask[d] for d in kept_dims], out])
-    reduced = coalesce(reduced_sizes, [[strides[d] for d in dims], [mask[d] for d in dims], positions])
+    operands = [[strides[d] for d in dims], [mask[d] for d in dims], positions]
+    reduced = coalesce(reduced_sizes, operands)
+    if logical and 0 not in reduced_sizes:
+        axes = (Axis(n, tuple(s[d] for s in operands)) for d, n in enumerate(reduced_sizes) if n != 1)
+        reduced = tuple(axes) or reduced
     return Problem(op, dtype, kept, reduced, shift, where is not None, arity)

@@ -13,14 +13,16 @@ from .monoids import DeviceOp
 from .problem import coalesce, contiguous_strides
 from .specialize import _NAMES, RUN_TIME, Specialization, _axis_values, _deep, _specialize, bits_of
 
-PROGRAMS = 8 * 132  # that fill the largest device here: eight on each core of an H200
+PROGRAMS_PER_CORE = 8  # that fill a device
+FEWEST_PROGRAMS = 64
 OUTPUTS = 128  # that a program of an update computes at once where outputs are contiguous
 FEW_OUTPUTS = 1 << 18  # so many outputs still get a few slots
 INVARIANT_SLOTS = 16
 
 
-def slot_count(outputs: int, determinism: str) -> int:
-    """Slots for each output: enough programs to fill a device where outputs are few, memory within about a megabyte a tile of the state.
+def slot_count(outputs: int, determinism: str, cores: int = 132) -> int:
+    """Slots for each output: enough programs to fill a device of so many cores where outputs are few, within about a megabyte for each
+    tile of the state.
 
     With "invariant" the number is fixed, as the order of a fold depends on it.
 
@@ -30,7 +32,8 @@ def slot_count(outputs: int, determinism: str) -> int:
     """
     if determinism == "invariant":
         return INVARIANT_SLOTS
-    return max(min(PROGRAMS, PROGRAMS * OUTPUTS // max(outputs, 1)), 4 if outputs <= FEW_OUTPUTS else 1)
+    programs = max(PROGRAMS_PER_CORE * cores, FEWEST_PROGRAMS)
+    return max(min(programs, programs * OUTPUTS // max(outputs, 1)), 4 if outputs <= FEW_OUTPUTS else 1)
 
 
 def _grid(outputs: int, slots: int) -> tuple[Tile, int]:
@@ -86,9 +89,9 @@ def of_merge(op: DeviceOp, outputs: int, slots: int) -> Specialization:
 
 
 def segment_tile(lanes: int, determinism: str) -> Tile:
-    """x: lanes along a row's values, r0: rows of a tile; each row is compared with each, so about 4096 lanes in all."""
-    x = min(pow2_ceil(lanes), 256)
-    rows = 16 if determinism == "invariant" else pow2_floor(math.sqrt(max(4096 // x, 4)))
+    """x: lanes along a row's values, r0: rows of a tile; each row is compared with each: about 1024 lanes in all, more spill."""
+    x = min(pow2_ceil(lanes), 64)
+    rows = 4 if determinism == "invariant" else pow2_floor(math.sqrt(max(1024 // x, 4)))
     return Tile("segment", x, rows, plain=True)
 
 

@@ -146,7 +146,7 @@ def _specialize(
         elif name in constants:
             signature.append((name, "constexpr"))
             constexprs.append((name, constants[name]))
-        elif name not in ints or (ints[name] == 0 and name not in _SCALARS) or (ints[name] == 1 and name in _UNIT_STRIDES):
+        elif name not in ints or (ints[name] == 0 and name not in _SCALARS) or (hints and ints[name] == 1 and name in _UNIT_STRIDES):
             signature.append((name, "constexpr"))
             constexprs.append((name, ints.get(name)))
         else:

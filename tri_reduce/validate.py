@@ -10,6 +10,7 @@ from torch import Tensor
 from . import dtypes
 from .monoids import Monoid, lookup
 from .plans import Reduction
+from .problem import normalise_dims
 
 DETERMINISM = ("run_to_run", "invariant", "none")
 
@@ -20,26 +21,6 @@ def check_determinism(level: Any) -> None:
         raise ValueError(f"unknown determinism {level!r}: expected one of {', '.join(DETERMINISM)}")
     if level == "none" and torch.are_deterministic_algorithms_enabled():
         raise RuntimeError('determinism="none" is not allowed under torch.use_deterministic_algorithms(True)')
-
-
-def normalise_dims(op: str, dim: Any, ndim: int, indexed: bool = False) -> tuple[int, ...]:
-    """Distinct, sorted, non-negative dims; None and an empty sequence mean all."""
-    if dim is None or (isinstance(dim, tuple | list) and not dim):
-        return tuple(range(ndim))
-    if indexed and (isinstance(dim, bool) or not isinstance(dim, int)):
-        raise TypeError(f"{op}: dim must be one int or None, got {dim!r}")
-    given = dim if isinstance(dim, tuple | list) else (dim,)
-    found = []
-    for d in given:
-        if isinstance(d, bool) or not hasattr(d, "__index__"):
-            raise TypeError(f"{op}: dim must be an int, several or None, got {dim!r}")
-        span = max(ndim, 1)
-        if not -span <= d < span:
-            raise IndexError(f"{op}: dim {d} is out of range for a tensor of {ndim} dims (expected {-span} to {span - 1})")
-        found.append(int(d) % span)
-    if len(set(found)) != len(found):
-        raise RuntimeError(f"{op}: a dim appears more than once in {tuple(given)}")
-    return tuple(sorted(found)) if ndim else ()
 
 
 def result_shape(sizes: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:

@@ -31,14 +31,20 @@ def load_state(p0, p1, p2, offsets, mask, OP: tl.constexpr):
 
 @jit
 def fold_partials(p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr):
-    """The state of outputs `k` over all their slots, in the order of the slots."""
-    acc = init(OP, (XBLOCK, SBLOCK), OP.dtypes[0])
-    for first in range(0, slots, SBLOCK):
-        slot = first + tl.arange(0, SBLOCK)
-        live = mask[:, None] & (slot < slots)[None, :]
-        offsets = k[:, None] * k_stride + (slot * slot_stride)[None, :]
-        acc = update(acc, load_state(p0, p1, p2, offsets, live, OP), OP, mask=live, partial=True)
-    return finalize(acc, OP, axis=1, partial=True)
+    """The state of outputs `k` over all their slots, in the order of the slots.
+
+    Tiles of slots are added up in groups of 32, and those groups: thousands of partials one after another would lose digits.
+    """
+    total = init(OP, (XBLOCK, SBLOCK), OP.dtypes[0])
+    for group in range(0, slots, 32 * SBLOCK):
+        acc = init(OP, (XBLOCK, SBLOCK), OP.dtypes[0])
+        for first in range(group, tl.minimum(group + 32 * SBLOCK, slots), SBLOCK):
+            slot = first + tl.arange(0, SBLOCK)
+            live = mask[:, None] & (slot < slots)[None, :]
+            offsets = k[:, None] * k_stride + (slot * slot_stride)[None, :]
+            acc = update(acc, load_state(p0, p1, p2, offsets, live, OP), OP, mask=live, partial=True)
+        total = update(total, acc, OP, partial=True)
+    return finalize(total, OP, axis=1, partial=True)
 
 
 @jit
