@@ -28,7 +28,7 @@ def reduce_now(
             away = x.data_ptr() & 15
         key: Any = (
             op, dim, keepdim, x.shape, x.stride(), x.dtype, x.device, away, dtype, determinism, MODE.get(), correction, order,
-            None if dim is None or type(dim) is int else (type(dim), *map(type, dim)), type(correction),  # 1 == 1.0 == True
+            None if dim is None or type(dim) is int else (type(dim), *map(type, dim)), type(correction), type(order),  # 1 == 1.0 == True
             accumulate if out is None else (out.shape, out.stride(), out.dtype, out.device, accumulate),
             None if where is None else (where.shape, where.stride(), where.dtype, where.device),
             None if initial is None else (type(initial), str(initial)),

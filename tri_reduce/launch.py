@@ -23,6 +23,7 @@ _current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 _WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor]] = {}
+_REPLACED: dict[tuple[str, int, int], list[tuple[Tensor, Tensor]]] = {}
 _SLOT_BYTES = 8
 STATES = ("p0", "p1", "p2", "ticket_ptr")
 
@@ -43,15 +44,17 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
     key = (device.type, device.index or 0, stream)
     found = _WORKSPACES.get(key)
     if found is None or found[0].numel() < tickets or found[1].numel() < slots:
+        # A smaller one that is replaced lives on in the list: another thread may have taken its address and not launched yet.
         had = found or (torch.empty(0), torch.empty(0))
         found = _new_workspace(
             device, pow2_at_least(max(tickets, had[0].numel()), 4096), pow2_at_least(max(slots, had[1].numel()), 1 << 16)
         )
         _WORKSPACES[key] = found
+        _REPLACED.setdefault(key, []).append(had)
     return found
 
 
-@functools.cache
+@functools.lru_cache(maxsize=4096)
 def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: int) -> Any:
     """The compiled kernel, its binary loaded on the device."""
     import triton

@@ -208,7 +208,7 @@ def of_strides(
         out: strides of the output's dims (the kept ones, in order), or None for a contiguous output.
         indexed: the result is a position, so reduced axes merge only where logical positions do as well.
         idempotent: a broadcast reduced dim need not be read again.
-        logical: reduced axes are the reduced dims in their order, whatever the strides: the order of contributions then depends on sizes alone.
+        logical: reduced axes are the reduced dims in their order: the order of contributions then depends on sizes alone, not on strides.
     """
     kept_dims = [d for d in range(len(sizes)) if d not in dims]
     kept_sizes, reduced_sizes = [sizes[d] for d in kept_dims], [sizes[d] for d in dims]
