@@ -22,8 +22,7 @@ from .specialize import Specialization
 _current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor]] = {}
-_REPLACED: dict[tuple[str, int, int], list[tuple[Tensor, Tensor]]] = {}
+_WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor, Any]] = {}
 _SLOT_BYTES = 8
 STATES = ("p0", "p1", "p2", "ticket_ptr")
 
@@ -50,8 +49,7 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
             device, pow2_at_least(max(tickets, had[0].numel()), 4096), pow2_at_least(max(slots, had[1].numel()), 1 << 16)
         )
         _WORKSPACES[key] = found
-        _REPLACED.setdefault(key, []).append(had)
-    return found
+    return found[0], found[1]
 
 
 @functools.lru_cache(maxsize=4096)
