@@ -177,4 +177,4 @@ def test_tickets_are_zero_after_every_split_launch(device):
     for split, op in itertools.product((2, 3), ("sum", "argmax")):
         with force(split=split, config={"XBLOCK": 2, "R0_BLOCK": 16}):
             check(reduce(x, op, 1), x, op, 1)
-            assert launch._WORKSPACES and not any(bool(tickets.any()) for tickets, _ in launch._WORKSPACES.values())
+            assert launch._WORKSPACES and not any(bool(tickets.any()) for tickets, *_ in launch._WORKSPACES.values())

@@ -41,15 +41,14 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return _new_workspace(device, tickets, slots)  # from the graph's pool, zeroed again by every replay
     key = (device.type, device.index or 0, stream)
-    found = _WORKSPACES.get(key)
-    if found is None or found[0].numel() < tickets or found[1].numel() < slots:
-        # A smaller one that is replaced lives on in the list: another thread may have taken its address and not launched yet.
-        had = found or (torch.empty(0), torch.empty(0))
-        found = _new_workspace(
-            device, pow2_at_least(max(tickets, had[0].numel()), 4096), pow2_at_least(max(slots, had[1].numel()), 1 << 16)
-        )
-        _WORKSPACES[key] = found
-    return found[0], found[1]
+    had = _WORKSPACES.get(key)
+    if had is not None and had[0].numel() >= tickets and had[1].numel() >= slots:
+        return had[0], had[1]
+    if had is not None:
+        tickets, slots = max(tickets, had[0].numel()), max(slots, had[1].numel())
+    found = _new_workspace(device, pow2_at_least(tickets, 4096), pow2_at_least(slots, 1 << 16))
+    _WORKSPACES[key] = (*found, had)  # what is replaced lives on: another thread may have taken its address and not launched yet
+    return found
 
 
 @functools.lru_cache(maxsize=4096)
