@@ -30,7 +30,7 @@ if HAS_TRITON:
     from ..hashing import sources
 
     # Names are looked up outside Triton's view of the source, so its key of a kernel that has one gets this.
-    _SOURCES = tl.constexpr(sources("functions.py", "language.py", "../monoids.py"))
+    _SOURCES = tl.constexpr(sources("functions.py", "language.py", "../monoid.py", "../monoids.py"))
 
 
 @jit
