@@ -237,7 +237,7 @@ def canonical(problem: Problem, target: Target) -> Tile:
     r1 = min(pow2_ceil(outer), lanes // r0)
     tile = Tile(problem.layout, max(1, lanes // (r0 * r1)), r0, r1, plain=True)
     _, tiles = tiles_of(problem, tile)
-    return fit_grid(problem, target, replace(tile, split=max(1, -(-tiles // 16)) if target.tickets else 1))
+    return replace(tile, split=max(1, -(-tiles // 16)) if target.tickets else 1)
 
 
 def select_configs(problem: Problem, target: Target | str) -> list[Any]:
