@@ -86,7 +86,7 @@ class Stream:
     def update(self, reducer):
         rng, kept = self.rng, len(self.shape)
         extra = [rng.choice(SIZES) for _ in range(rng.choice((0, 1, 1, 2)))]
-        while np.prod(extra + list(self.shape)) > self.limit:
+        while extra and max(extra) > 1 and np.prod(extra + list(self.shape)) > self.limit:
             extra[extra.index(max(extra))] = 1
         leading = rng.random() < 0.5 or not extra or (self.op in ("argmax", "argmin") and len(extra) > 1)
         at = list(range(len(extra))) if leading else sorted(rng.sample(range(kept + len(extra)), len(extra)))

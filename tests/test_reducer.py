@@ -212,6 +212,20 @@ def test_several_ops_are_fed_by_one_update(device):
     assert isinstance(r.value, tuple)
 
 
+@pytest.mark.skipif(REFERENCE, reason="no launches without kernels")
+def test_ops_of_one_tile_share_a_launch(device):
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(6)).to(device)
+    ops = ["sum", "max", "var", "min", "abs_max"]
+    r, masked = Reducer(ops, (3,), torch.float32, device), Reducer(ops, (3,), torch.float32, device)
+    r.update(x[:20])
+    r.update(x[20:])
+    masked.update(x, where=x > 0)
+    assert [len(calls) for calls in r._bound.values()] == [3, 3]  # sum, max and min; abs_max; var
+    for op, got, some in zip(ops, r.finalize(), masked.finalize(), strict=True):
+        assert torch.allclose(got, tri_reduce.reduce(x, op, 0), rtol=1e-6)
+        assert torch.allclose(some, tri_reduce.reduce(x, op, 0, where=x > 0), rtol=1e-6)
+
+
 def test_a_refused_update_of_several_ops_changes_none(device):
     r = Reducer(["sum", "max"], (2,), torch.float32, device)
     r.update(torch.ones(4, 2, device=device))

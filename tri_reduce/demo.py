@@ -24,7 +24,7 @@ from torch import Tensor
 import tri_reduce
 
 FLUSH_BYTES = 256 << 20
-INTERPRETED_ELEMENTS = 1 << 16  # per case: under a second each on one CPU core
+INTERPRETED_ELEMENTS = 1 << 14  # of an input without a GPU: a second each in the interpreter
 REFERENCE_ROWS = 4096  # float64 copies are made this many rows at a time: a real size then fits a small GPU
 
 # (out, in) features of every projection of a decoder layer, and the output head

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from . import autotune, capture, dtypes, targets
-from .configs import Tile, canonical, depth_limit, tiles_of
 from .kinds import Kind
 from .launch import Plan
-from .monoids import DeviceOp
-from .plans import PLANS, remember, shift_of
-from .problem import Problem, of_strides
+from .plans import PLANS, remember
 from .slot_plans import of_combine, of_merge, of_segment, segment_tile, slot_count
-from .specialize import of_reduce
+from .updates import bind_together
 
 States = tuple[Tensor, ...]
 Bound = Callable[..., None]
+MOST = 3  # tiles that one launch updates
 
 
 class Partials(abc.ABC):
@@ -99,69 +96,24 @@ class SlotPartials(Partials):
 
     def __init__(self, kind: Kind, device: torch.device, slots: int, determinism: str = "run_to_run") -> None:
         super().__init__(kind, device, slots)
-        self._determinism = determinism
-        self._key = (kind, device, slots, determinism)
-        self._partial = kind.monoid.device(kind.kept_in)
-        self._chain = capture.Chain()
+        self.determinism = determinism
+        self.op = kind.monoid.device(kind.kept_in)  # on kept states
+        self.chain = capture.Chain()
+        self.key = (kind, device, slots, determinism)
         self._finishers: dict[object, Plan] = {}
 
     def bind(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Bound:
-        mask = None if where is None else where.expand(values.shape).stride()
-        key = (self._key, values.shape, values.stride(), values.dtype, values.data_ptr() & 15, dims, mask, autotune.MODE.get())
-        plan = PLANS.get(key)
-        if plan is None:
-            plan = remember(key, self._plan(values, dims, where))
-        return plan.bind_states(self.states, self._chain)  # type: ignore[no-any-return]
-
-    def _op(self, problem: Problem, chain: int) -> DeviceOp:
-        """The op of an update: narrow in its lanes while that is accurate, then as the slots keep it."""
-        kind, monoid = self.kind, self.kind.monoid
-        if kind.wide and chain > depth_limit(problem):
-            return self._partial
-        return replace(monoid.device(kind.value, problem.rnumel >= 2**31 - 1), wider=self._partial)
-
-    def _plan(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Plan:
-        kind, monoid = self.kind, self.kind.monoid
-        shift = shift_of(values)
-        problem = of_strides(
-            monoid.name, dtypes.of(values.dtype), values.shape, dims, values.stride(), None if where is None else
-            where.expand(values.shape).stride(),
-            None, shift=shift, indexed=monoid.indexed, idempotent=monoid.idempotent, arity=len(self.states),
-        )  # fmt: skip
-
-        target = targets.of_device(self.device.type, self.device.index or 0)
-
-        def planned(tile: Tile) -> Plan:
-            tile = replace(tile, split=min(tile.split, self.slots))
-            _, tiles = tiles_of(problem, tile)
-            op = self._op(problem, -(-tiles // tile.split))
-            spec = of_reduce(problem, tile, op, dtypes.of(kind.result), slot_count=self.slots, early=target.overlaps)
-            return Plan(spec, self.device, shift, values.element_size())
-
-        def trial(tile: Tile) -> Callable[[], None]:
-            plan, scratch = planned(tile), tuple(s.clone() for s in self.states)
-            return lambda: plan.run(values, where, None, states=scratch)
-
-        return planned(self._choose(problem, trial))
-
-    def _choose(self, problem: Problem, trial: autotune.Trial) -> Tile:
-        target = replace(targets.of_device(self.device.type, self.device.index or 0), tickets=True)  # slots: programs need not meet
-        if self._determinism == "invariant":
-            return canonical(problem, target)
-        forced = autotune.MODE.get().split
-        if forced is not None and forced > self.slots:
-            raise ValueError(f"split={forced} is illegal: this reducer has {self.slots} slots for each of its {self.kind.outputs} outputs")
-        return autotune.pick(problem, target, trial)
+        return bind_together((self,), values, dims, where)
 
     def segment(self, values: Tensor, index: Tensor, where: Tensor | None) -> Callable[[int, int], None]:
         self.indexed = True
         mask = None if where is None else where.expand(values.shape).stride()
-        key = (self._key, values.shape, values.stride(), values.dtype, index.stride(), index.dtype, mask, autotune.MODE.get().split)
+        key = (self.key, values.shape, values.stride(), values.dtype, index.stride(), index.dtype, mask, autotune.MODE.get().split)
         plan = PLANS.get(key)
         if plan is None:
-            kind, tile = self.kind, segment_tile(math.prod(self.kind.shape[1:]), self._determinism)
+            kind, tile = self.kind, segment_tile(math.prod(self.kind.shape[1:]), self.determinism)
             spec = of_segment(
-                self._partial, dtypes.of(values.dtype), dtypes.of(index.dtype), kind.shape, values.shape[0], (values.stride(), mask,
+                self.op, dtypes.of(values.dtype), dtypes.of(index.dtype), kind.shape, values.shape[0], (values.stride(), mask,
                 index.stride(0)), tile, self._programs(-(-values.shape[0] // tile.r0)),
             )  # fmt: skip
             plan = remember(key, Plan(spec, self.device, 0, 1))
@@ -178,23 +130,32 @@ class SlotPartials(Partials):
     def absorb(self, states: States) -> None:
         if not self.kind.outputs:
             return
-        key = (self._key, "absorb", states[0].shape[0])
-        plan = PLANS.get(key) or remember(key, Plan(of_merge(self._partial, self.kind.outputs, states[0].shape[0]), self.device, 0, 1))
+        key = (self.key, "absorb", states[0].shape[0])
+        plan = PLANS.get(key) or remember(key, Plan(of_merge(self.op, self.kind.outputs, states[0].shape[0]), self.device, 0, 1))
         plan.run(*states, *(None,) * (3 - len(states)), states=self.states)
 
     def finish(self, states: States, seed: float | None, out: Tensor) -> None:
         key = (states[0].shape[0], seed, out.stride(), out.dtype)
         plan = self._finishers.get(key)
         if plan is None:
-            shared = (self._key, "finish", *key)
+            shared = (self.key, "finish", *key)
             plan = PLANS.get(shared) or remember(shared, self._plan_finish(states[0].shape[0], seed, out))
             self._finishers[key] = plan
         plan.run(out, states=states)
 
     def _plan_finish(self, slots: int, seed: float | None, out: Tensor) -> Plan:
         kind = self.kind
-        spec = of_combine(self._partial, kind.shape, slots, dtypes.of(out.dtype), out.stride(), seed=seed, seed_kind=kind.monoid.seed)
+        spec = of_combine(self.op, kind.shape, slots, dtypes.of(out.dtype), out.stride(), seed=seed, seed_kind=kind.monoid.seed)
         return Plan(spec, self.device, 0, 1)
+
+
+def bind_all(parts: Sequence[Partials], values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> list[tuple[Bound, bool]]:
+    """(call, whether it takes a position): together they update every part. Kernels feed up to three states of one tile from one read."""
+    lone = [p for p in parts if len(p.states) > 1 or not isinstance(p, SlotPartials)]
+    sharing = [p for p in parts if isinstance(p, SlotPartials) and len(p.states) == 1]
+    groups = [tuple(sharing[n : n + MOST]) for n in range(0, len(sharing), MOST)]
+    calls = [(bind_together(group, values, dims, where), False) for group in groups]
+    return calls + [(p.bind(values, dims, where), p.kind.monoid.indexed) for p in lone]
 
 
 def partials_of(kind: Kind, device: torch.device, determinism: str) -> Partials:

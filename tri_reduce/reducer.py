@@ -20,7 +20,7 @@ from .kinds import kind_of
 from .monoids import Monoid
 from .opaque import Opaque
 from .outputs import outputs
-from .partials import Bound, States, partials_of
+from .partials import Bound, States, bind_all, partials_of
 
 MAX_BOUND = 1024  # layouts that a reducer remembers
 Ops = str | Monoid | Sequence[str | Monoid]
@@ -88,7 +88,7 @@ class Reducer(Opaque):
     def update(
         self, values: Tensor, dim: Any = None, *, where: Tensor | None = None, index: Tensor | None = None, offset: int | None = None
     ) -> None:
-        """Reduce `dim` of values into the partial states: one launch for each op, nothing is read back.
+        """Reduce `dim` of values into the partial states: one launch (for several ops, one for each three of one-tile state).
 
         Args:
             values: any strides; a dtype with `torch.promote_types(values.dtype, r.dtype) == r.dtype`.
@@ -121,7 +121,7 @@ class Reducer(Opaque):
                 launch(position, self._updates + 1)
             self._updates += 1
         else:
-            calls = [(p.bind(values, dims, where), p.kind.monoid.indexed) for p in self._parts]
+            calls = bind_all(self._parts, values, dims, where)
             self._run(calls, values, where, position)
             if len(self._bound) >= MAX_BOUND:
                 self._bound.clear()
