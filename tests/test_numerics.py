@@ -192,3 +192,12 @@ def test_norm_takes_every_ord(p, device):
 def test_infinities_follow_ieee(op, device):
     x = torch.tensor([[inf, 1, 2], [-inf, 1, 2], [inf, -inf, 0], [inf, 0, 1]], device=device)
     check(reduce(x, op, 1), x, op, 1)
+
+
+@pytest.mark.parametrize("op", ["var", "std"])
+def test_a_masked_first_value_far_from_all_others_costs_no_accuracy(op, device):
+    x = torch.linspace(-1, 1, 301, device=device).repeat(2, 1)
+    x[:, 0] = 1e30
+    want = getattr(torch, op)(x[:, 1:].cpu().double(), 1)
+    got = tri_reduce.reduce(x, op, 1, where=x < 2)
+    assert torch.allclose(got.cpu().double(), want, rtol=1e-6)

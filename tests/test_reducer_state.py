@@ -274,8 +274,8 @@ def test_a_captured_update_contributes_once_a_replay(op, cuda):
 @pytest.mark.gpu
 @pytest.mark.parametrize("between", [False, True])
 @pytest.mark.parametrize("op", ["sum", "var", "max"])
-def test_updates_that_overlap_in_a_graph_count_once(op, between, cuda):
-    """Launches that follow one another directly may overlap; one whose values are written in between may not."""
+def test_updates_that_follow_one_another_in_a_graph_count_once(op, between, cuda):
+    """Also where the values of one are written between it and the update before."""
     source, tile = ints(64, 4096, 512, device=cuda).float(), torch.zeros(4096, 512, device=cuda)
     r, out = Reducer(op, (512,), torch.float32, cuda), torch.zeros(512, device=cuda)
     r.update(tile)

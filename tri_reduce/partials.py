@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from . import autotune, capture, dtypes, targets
+from . import autotune, dtypes, targets
 from .kinds import Kind
 from .launch import Plan
 from .plans import PLANS, remember
@@ -98,7 +98,6 @@ class SlotPartials(Partials):
         super().__init__(kind, device, slots)
         self.determinism = determinism
         self.op = kind.monoid.device(kind.kept_in)  # on kept states
-        self.chain = capture.Chain()
         self.key = (kind, device, slots, determinism)
         self._finishers: dict[object, Plan] = {}
 

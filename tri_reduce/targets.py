@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from .kernels.compat import HAS_TRITON, gdc_wait, triton
+from .kernels.compat import HAS_TRITON, triton
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class Target:
     max_tile: int = 16384
     tickets: bool = True
     wide_floats: bool = True
-
-    @property
-    def overlaps(self) -> bool:
-        """A launch may begin before the one before it ends, where a kernel says when to wait."""
-        return self.backend == "cuda" and isinstance(self.arch, int) and self.arch >= 90 and gdc_wait is not None
 
     @property
     def key(self) -> str:

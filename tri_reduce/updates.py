@@ -28,7 +28,7 @@ def bind_together(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int
     plan = PLANS.get(key)
     if plan is None:
         plan = remember(key, _plan(parts, values, dims, where))
-    return plan.bind_states(tuple(s for p in parts for s in p.states), parts[0].chain)  # type: ignore[no-any-return]
+    return plan.bind_states(tuple(s for p in parts for s in p.states))  # type: ignore[no-any-return]
 
 
 def _op(parts: Sequence[SlotPartials], problem: Problem, chain: int) -> DeviceOp:
@@ -54,7 +54,7 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
         tile = replace(tile, split=min(tile.split, first.slots))
         _, tiles = tiles_of(problem, tile)
         op = _op(parts, problem, -(-tiles // tile.split))
-        spec = of_reduce(problem, tile, op, dtypes.of(first.kind.result), slot_count=first.slots, early=target.overlaps)
+        spec = of_reduce(problem, tile, op, dtypes.of(first.kind.result), slot_count=first.slots)
         return Plan(spec, first.device, shift, values.element_size())
 
     def trial(tile: Tile) -> Callable[[], None]:
