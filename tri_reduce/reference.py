@@ -51,7 +51,8 @@ def count(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None) -> Tensor:
 
 
 def sum(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
-    return _over_flat(torch.sum, _wide(x), dims, keepdim, where, 0)
+    kind = torch.float64 if x.dtype.is_floating_point else torch.int64
+    return _over_flat(lambda t, d: torch.sum(t, d, dtype=kind), x, dims, keepdim, where, 0)
 
 
 def prod(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, param: Any = None) -> Tensor:
