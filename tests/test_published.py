@@ -36,7 +36,7 @@ def test_an_element_size_of_a_pointer_overrides_the_dtype():
     assert select_candidates(65536, 64, "fp32", 2, 1, 2) == select_candidates(65536, 64, "bf16", 2, 1)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500, deadline=None, derandomize=True)
 @given(SIZES, SIZES, DTYPES, LOADS, LOADS)
 def test_every_tile_keeps_the_promised_bounds(xnumel, rnumel, dtype, loads, reductions):
     found = select_candidates(xnumel, rnumel, dtype, loads, reductions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 try:
@@ -27,8 +28,11 @@ except ImportError:  # e.g. macOS: there is no Triton, and no kernel is ever com
     HAS_TRITON = False
 
     def jit(fn: Any = None, **options: Any) -> Any:
-        """Leave a device function as it is: without Triton nothing calls it."""
-        return fn if fn is not None else lambda f: f
+        """Leave a device function as it is, with the names that the table of monoids asks it for: without Triton nothing calls it."""
+        if fn is None:
+            return jit
+        fn.arg_names = list(inspect.signature(fn).parameters)
+        return fn
 
 
 class Constant:
