@@ -55,10 +55,10 @@ def _lift(o: tl.constexpr, value, index):
         first: tl.constexpr = o.parts[0]
         second: tl.constexpr = o.parts[1]
         if o.many == 2:
-            return _lift(first, value, index), _lift(second, value, index)
+            return _lift_one(first, value, index), _lift_one(second, value, index)
         else:
             third: tl.constexpr = o.parts[2]
-            return _lift(first, value, index), _lift(second, value, index), _lift(third, value, index)
+            return _lift_one(first, value, index), _lift_one(second, value, index), _lift_one(third, value, index)
     else:
         return _lift_one(o, value, index)
 
