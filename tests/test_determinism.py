@@ -70,3 +70,16 @@ def test_an_illegal_split_is_a_value_error_that_says_split(device):
     for n in (0, -1):
         with pytest.raises(ValueError, match="split"), tri_reduce.force(split=n):
             tri_reduce.reduce(x, "sum", 1)
+
+
+def test_a_planned_call_is_refused_once_torch_forbids_it(device):
+    x = noise(device, 5, 300)
+    tri_reduce.reduce(x, "sum", 1, determinism="none")
+    tri_reduce.gemv(x, x[0], determinism="none")
+    torch.use_deterministic_algorithms(True)
+    try:
+        for call in (lambda: tri_reduce.reduce(x, "sum", 1, determinism="none"), lambda: tri_reduce.gemv(x, x[0], determinism="none")):
+            with pytest.raises(RuntimeError, match="determinism"):
+                call()
+    finally:
+        torch.use_deterministic_algorithms(False)

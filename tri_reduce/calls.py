@@ -13,7 +13,7 @@ from torch.autograd.graph import increment_version
 
 from .autotune import MODE
 from .plans import PLANS, plan_gemv, plan_reduction, remember
-from .validate import gemv_arguments, overlaps, reduction, spans
+from .validate import check_determinism, gemv_arguments, overlaps, reduction, spans
 
 
 def reduce_now(
@@ -41,6 +41,8 @@ def reduce_now(
         planned = plan_reduction(r, x, where, out), spans(out, x, where)
         if key is not None and not isinstance(initial, Tensor):
             remember(key, planned)
+    elif determinism == "none":
+        check_determinism(determinism)  # torch may have forbidden it since
     call, reach = planned
     if out is None:
         return call(x, where, None)
@@ -78,6 +80,8 @@ def gemv_now(a: Tensor, x: Tensor, alpha: Any, beta: Any, y: Tensor | None, tran
         planned = _planned_gemv(a, x, alpha, beta, y, trans, out, determinism), spans(out, a, x, y)
         if key is not None:
             remember(key, planned)
+    elif determinism == "none":
+        check_determinism(determinism)
     call, reach = planned
     if out is None:
         return call(a, x, y, None)  # type: ignore[no-any-return]

@@ -143,12 +143,6 @@ def check_merge(mine: Any, other: Any) -> tuple[Any, ...]:
     return tuple(one_seed("merge", a, b, mine._about(), other._about()) for a, b in zip(mine._seeds, other._seeds, strict=True))
 
 
-def device_of(device: Any) -> torch.device:
-    """The device that an argument names; None is torch's default, "cuda" the current one."""
-    found = torch.get_default_device() if device is None else torch.device(device)
-    return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
-
-
 def caller() -> str:
     """file:line of the first frame outside this package."""
     frame = sys._getframe(1)

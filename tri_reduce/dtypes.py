@@ -20,11 +20,6 @@ class DType(NamedTuple):
         """True for fp16, bf16, fp32 and fp64."""
         return self.torch.is_floating_point
 
-    @property
-    def is_int(self) -> bool:
-        """True for the integer types, bool not among them."""
-        return not self.is_float and self.name != "bool"
-
 
 _TABLE = (
     DType("bool", torch.bool, 1, "u8"),

@@ -8,6 +8,7 @@ zero between launches.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from . import dtypes, targets
+from .configs import pow2_ceil
 from .interpret import interpret
 from .problem import contiguous_strides
 from .specialize import Specialization
@@ -22,13 +24,9 @@ from .specialize import Specialization
 _current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor, Any]] = {}
+_LOCK = threading.Lock()
 _SLOT_BYTES = 8
 STATES = ("p0", "p1", "p2", "ticket_ptr")
-
-
-def pow2_at_least(n: int, least: int) -> int:
-    """The smallest power of two that is at least n and `least`."""
-    return max(least, 1 << max(n - 1, 0).bit_length())
 
 
 def _new_workspace(device: torch.device, tickets: int, slots: int) -> tuple[Tensor, Tensor]:
@@ -43,10 +41,12 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
     had = _WORKSPACES.get(key)
     if had is not None and had[0].numel() >= tickets and had[1].numel() >= slots:
         return had[0], had[1]
-    if had is not None:
-        tickets, slots = max(tickets, had[0].numel()), max(slots, had[1].numel())
-    found = _new_workspace(device, pow2_at_least(tickets, 4096), pow2_at_least(slots, 1 << 16))
-    _WORKSPACES[key] = (*found, had)  # what is replaced lives on: another thread may have taken its address and not launched yet
+    with _LOCK:  # what is replaced lives on: another thread may have taken its address and not launched yet
+        had = _WORKSPACES.get(key)
+        if had is not None:
+            tickets, slots = max(tickets, had[0].numel()), max(slots, had[1].numel())
+        found = _new_workspace(device, max(4096, pow2_ceil(tickets)), max(1 << 16, pow2_ceil(slots)))
+        _WORKSPACES[key] = (*found, had)
     return found
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import checkpoints, collectives, dtypes, validate
+from . import checkpoints, collectives, dtypes, targets, validate
 from .autotune import MODE
-from .contributions import caller, check_merge, check_update, device_of, one_seed, position_of, seeds_of
+from .contributions import caller, check_merge, check_update, one_seed, position_of, seeds_of
 from .errors import DoubleFinalizeError, ReducerError, UpdateAfterFinalizeError
 from .kinds import kind_of
 from .monoids import Monoid
@@ -71,7 +71,7 @@ class Reducer(Opaque):
         ops: tuple[str | Monoid, ...] = (op,) if isinstance(op, str | Monoid) else tuple(op)
         self.op: Any = ops if self._many else op
         self.shape = torch.Size((shape,) if isinstance(shape, int) else shape)
-        self.device = device_of(device)
+        self.device = targets.named_device(device)
         if not ops or any(n < 0 for n in self.shape):
             raise ValueError(f"Reducer: expected at least one op and sizes >= 0, got op={op!r}, shape={tuple(self.shape)}")
         self.dtype = dtypes.of(dtype, "Reducer's dtype").torch

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -105,9 +105,10 @@ def compiler_target(target: Target) -> object:
     return GPUTarget(target.backend, target.arch, target.warp)
 
 
-def interpreter_requested() -> bool:
-    """TRITON_INTERPRET is set in the environment."""
-    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+def named_device(device: Any) -> torch.device:
+    """The device that an argument names; None is torch's default, "cuda" the current one."""
+    found = torch.get_default_device() if device is None else torch.device(device)
+    return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
 
 
-__all__ = ["H200", "Target", "by_name", "compiler_target", "interpreter_requested", "interpreting", "of_device", "runs_kernels", "triton"]
+__all__ = ["H200", "Target", "by_name", "compiler_target", "interpreting", "named_device", "of_device", "runs_kernels", "triton"]
