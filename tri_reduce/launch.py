@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import dtypes, targets
+from . import capture, dtypes, targets
 from .configs import pow2_ceil
 from .interpret import interpret
 from .problem import contiguous_strides
@@ -23,6 +23,7 @@ from .specialize import Specialization
 
 _current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
+_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 _WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor, Any]] = {}
 _LOCK = threading.Lock()
 _SLOT_BYTES = 8
@@ -62,6 +63,9 @@ def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: in
         fn, signature=dict(signature), constexprs=dict(constexprs), attrs={(names.index(n),): [["tt.divisibility", 16]] for n in divisible}
     )
     return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps})
+
+
+_MIDDLE = ("function", "cooperative", "launch_pdl", "", "", "metadata", "", "", "")  # what the compiled launcher takes before the arguments
 
 
 def _launcher(kernel: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
@@ -173,13 +177,18 @@ class Plan:
         return call_of_four if self._operands == 4 else call
 
     def bind_states(self, states: tuple[Tensor, ...]) -> Callable[..., None]:
-        """`call(first, second, *scalars)`: `run` into these states, with all that can be known beforehand looked up."""
+        """`call(first, second, *scalars)`: `run` into these states, with all that can be known beforehand looked up.
+
+        In a graph under capture, updates that follow one another directly may overlap.
+        """
         if targets.interpreting():
             return lambda first, second, *scalars: self.run(first, second, None, states=states, scalars=scalars)
         launch, middle = self._launch or self._prepare()
         index, back, programs = self._index, self._back, self.spec.programs
         head = (None, *(s.data_ptr() for s in states), *self._none)[: len(self._states) + 1]
         rest, tail = self._rest, (*head, *self._rest)
+        overlaps = self.target.overlaps and len(middle) == len(_MIDDLE)
+        overlapped = tuple(True if name == "launch_pdl" else value for name, value in zip(_MIDDLE, middle, strict=overlaps))
 
         def call(first: Tensor, second: Tensor | None, *scalars: int) -> None:
             if _current_device() != index:
@@ -187,7 +196,13 @@ class Plan:
                     return call(first, second, *scalars)
             after = (*head, *scalars, *rest[len(scalars) :]) if scalars else tail
             other = None if second is None else second.data_ptr()
-            launch(programs, 1, 1, _current_stream(index), *middle, first.data_ptr() - back, other, *after)
+            stream = _current_stream(index)
+            if not (overlaps and _capturing()):
+                launch(programs, 1, 1, stream, *middle, first.data_ptr() - back, other, *after)
+            else:
+                how = overlapped if capture.goes_on(stream) else middle
+                launch(programs, 1, 1, stream, *how, first.data_ptr() - back, other, *after)
+                capture.launched(stream)
             return None
 
         return call

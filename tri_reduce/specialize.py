@@ -37,7 +37,7 @@ class Walk(Constant):
     loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where. seed:
     "state",
     "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta
-    not 0. vector_2d: gemv's vector is read in the matrix's layout.
+    not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next launch may begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -62,6 +62,7 @@ class Walk(Constant):
     scaled: bool = False
     adds: bool = False
     vector_2d: bool = False
+    early: bool = False
     kinds: tuple[Any, ...] = ()
     truths: tuple[bool, ...] = ()
 
@@ -227,9 +228,13 @@ def of_reduce(
     seed_kind: str | None = None,
     accumulate: bool = False,
     slot_count: int = 0,
+    early: bool = False,
     kinds: tuple[dtypes.DType, ...] = (),
 ) -> Specialization:
-    """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished."""
+    """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished.
+
+    `early`: the target's launches may overlap, and this one says when the next may begin.
+    """
     sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
@@ -238,7 +243,7 @@ def of_reduce(
         problem, tile, op, sink, slots,
         precast=None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
         masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not
-        slot_count,
+        slot_count, early=early and slot_count > 0,
         kinds=tuple(tl.uint8 if k.name == "bool" else _triton_dtype(k) for k in kinds), truths=tuple(k.name == "bool" for k in kinds),
     )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}

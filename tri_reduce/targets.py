@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .kernels.compat import HAS_TRITON, triton
+from .kernels.compat import HAS_TRITON, gdc_wait, triton
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class Target:
     max_tile: int = 16384
     tickets: bool = True
     wide_floats: bool = True
+
+    @property
+    def overlaps(self) -> bool:
+        """A launch may begin before the one before it ends, where a kernel says when to wait."""
+        return self.backend == "cuda" and isinstance(self.arch, int) and self.arch >= 90 and gdc_wait is not None
 
     @property
     def key(self) -> str:

@@ -14,6 +14,7 @@ from .launch import Plan
 from .monoid import DeviceOp, together
 from .plans import PLANS, remember, shift_of
 from .problem import Problem, of_strides
+from .slot_plans import beside
 from .specialize import of_reduce
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
         tile = replace(tile, split=min(tile.split, first.slots))
         _, tiles = tiles_of(problem, tile)
         op = _op(parts, problem, -(-tiles // tile.split))
-        spec = of_reduce(problem, tile, op, dtypes.of(first.kind.result), slot_count=first.slots)
+        spec = of_reduce(problem, tile, op, dtypes.of(first.kind.result), slot_count=first.slots, early=target.overlaps)
         return Plan(spec, first.device, shift, values.element_size())
 
     def trial(tile: Tile) -> Callable[[], None]:
@@ -70,4 +71,5 @@ def _choose(part: SlotPartials, problem: Problem, target: targets.Target, trial:
     forced = autotune.MODE.get().split
     if forced is not None and forced > part.slots:
         raise ValueError(f"split={forced} is illegal: this reducer has {part.slots} slots for each of its {part.kind.outputs} outputs")
-    return autotune.pick(problem, target, trial)
+    tile = autotune.pick(problem, target, trial)
+    return beside(problem, target, tile) if target.overlaps and not autotune.is_forced() else tile

@@ -11,6 +11,10 @@ try:
 
     HAS_TRITON = True
     jit: Any = triton.jit
+    try:
+        from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+    except ImportError:
+        gdc_launch_dependents = gdc_wait = None
 except ImportError:  # e.g. macOS: there is no Triton, and no kernel is ever compiled
 
     class _Absent:
@@ -25,6 +29,7 @@ except ImportError:  # e.g. macOS: there is no Triton, and no kernel is ever com
             raise ImportError("this needs Triton: pip install 'tri-reduce[cuda]'")
 
     triton = tl = _Absent()
+    gdc_launch_dependents = gdc_wait = None
     HAS_TRITON = False
 
     def jit(fn: Any = None, **options: Any) -> Any:
@@ -65,4 +70,4 @@ if HAS_TRITON and not hasattr(tl, "constexpr_type"):  # Triton 3.2 (Ascend): a c
     tl.constexpr.__getattr__ = _attribute
 
 
-__all__ = ["HAS_TRITON", "Constant", "jit", "tl", "triton"]
+__all__ = ["HAS_TRITON", "Constant", "gdc_launch_dependents", "gdc_wait", "jit", "tl", "triton"]
