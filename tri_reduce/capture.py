@@ -4,9 +4,10 @@ The launches of a stream run one after another, and each pays for filling and dr
 the update before it still runs: slots are all that both touch, and for those it waits. But whatever else lies between the two may have
 written the values, and only a capture can be asked: its stream knows the nodes that the next one will depend on.
 
-The first update of a chain begins when all before it has ended and been flushed; every update says at its start that the next may begin,
-and waits for the one before it just before it touches its slots. So values written before the chain are there for all of it, slots
-change in order, and what comes after the chain, which is no update, waits for its end, which waits for all the others.
+The first update of a chain waits at its start until all before it has ended and been flushed, and then says that the next may begin. Those
+that follow say so at once, read their values, and wait for the one before just before they touch their slots. So values written before
+the chain are there for all of it, slots change in order, and what comes after the chain, which is no update, waits for its end, which
+waits for all the others. Outside a capture every update is the first of a chain: it is set up while what is before it ends, no more.
 """
 
 from __future__ import annotations

@@ -177,31 +177,33 @@ class Plan:
         return call_of_four if self._operands == 4 else call
 
     def bind_states(self, states: tuple[Tensor, ...]) -> Callable[..., None]:
-        """`call(first, second, *scalars)`: `run` into these states, with all that can be known beforehand looked up.
+        """`call(first, second, *position)`: update these states, with all that can be known beforehand looked up.
 
-        In a graph under capture, updates that follow one another directly may overlap.
+        Where launches may overlap (see capture.py), an update waits at its start for all before it, unless it follows another directly.
         """
         if targets.interpreting():
-            return lambda first, second, *scalars: self.run(first, second, None, states=states, scalars=scalars)
+            return lambda first, second, *position: self.run(first, second, None, states=states, scalars=(0, *position))
         launch, middle = self._launch or self._prepare()
         index, back, programs = self._index, self._back, self.spec.programs
         head = (None, *(s.data_ptr() for s in states), *self._none)[: len(self._states) + 1]
-        rest, tail = self._rest, (*head, *self._rest)
+        rest, apart, following = self._rest, (*head, 0, *self._rest[1:]), (*head, 1, *self._rest[1:])
         overlaps = self.target.overlaps and len(middle) == len(_MIDDLE)
-        overlapped = tuple(True if name == "launch_pdl" else value for name, value in zip(_MIDDLE, middle, strict=overlaps))
+        early = tuple(True if name == "launch_pdl" else value for name, value in zip(_MIDDLE, middle, strict=overlaps))
 
-        def call(first: Tensor, second: Tensor | None, *scalars: int) -> None:
+        def call(first: Tensor, second: Tensor | None, *position: int) -> None:
             if _current_device() != index:
                 with torch.cuda.device(index):
-                    return call(first, second, *scalars)
-            after = (*head, *scalars, *rest[len(scalars) :]) if scalars else tail
-            other = None if second is None else second.data_ptr()
+                    return call(first, second, *position)
             stream = _current_stream(index)
-            if not (overlaps and _capturing()):
-                launch(programs, 1, 1, stream, *middle, first.data_ptr() - back, other, *after)
-            else:
-                how = overlapped if capture.goes_on(stream) else middle
-                launch(programs, 1, 1, stream, *how, first.data_ptr() - back, other, *after)
+            captured = overlaps and _capturing()
+            goes_on = captured and capture.goes_on(stream)
+            after = following if goes_on else apart
+            if position:
+                after = (*head, int(goes_on), *position, *rest[2:])
+            how = early if overlaps and goes_on == captured else middle
+            other = None if second is None else second.data_ptr()
+            launch(programs, 1, 1, stream, *how, first.data_ptr() - back, other, *after)
+            if captured:
                 capture.launched(stream)
             return None
 

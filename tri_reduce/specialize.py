@@ -22,7 +22,7 @@ from .problem import Axis, Problem
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
 EVICTION = "evict_first"  # every vector is read once
 _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
-_SCALARS = ("seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
+_SCALARS = ("follows", "seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
 RUN_TIME = 2**62 + 1  # stands for an integer that each launch passes: 64 bits wide, of any alignment
 _NAMES = {tl.float32: "fp32", tl.float64: "fp64", tl.int32: "i32", tl.int64: "i64"} if hasattr(tl.float32, "name") else {}
 
@@ -257,6 +257,8 @@ def of_reduce(
         ints["seed"] = bits_of(seed, op.partial.dtypes[0])
     if slot_count and op.lift_extra == "index":
         ints["seed"] = RUN_TIME  # each launch passes its position in the stream
+    if constants["HOW"].early:
+        ints["follows"] = 0  # each launch passes whether it follows another update directly
     pointers = {"x_ptr": problem.dtype.storage}
     if problem.masked:
         pointers["where_ptr"] = "u8"

@@ -53,8 +53,8 @@ def update_tile(
 
 @jit
 def reduce_kernel(
-    x_ptr, where_ptr, out_ptr, p0, p1, p2, ticket_ptr, seed, shift, count, K, K0, R1, R0, x_k1, x_k0, w_k1, w_k0, o_k1, o_k0,
-    x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
+    x_ptr, where_ptr, out_ptr, p0, p1, p2, ticket_ptr, follows, seed, shift, count, K, K0, R1, R0, x_k1, x_k0, w_k1, w_k0, o_k1,
+    o_k0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
     OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -67,6 +67,8 @@ def reduce_kernel(
     TILES: tl.constexpr = HOW.tiles
     SEED: tl.constexpr = HOW.seed
     if HOW.early:
+        if follows == 0:
+            gdc_wait()  # what ran before may have written the values
         gdc_launch_dependents()
     tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", HOW.slot_fast)
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
