@@ -31,6 +31,12 @@ def coordinates(problem: Problem, tile: Tile) -> tuple[int, ...]:
     return tile.x, tile.r0, tile.r1, tile.split, tile.warps, 0 if straight else tile.ahead, tile.unroll
 
 
+def tile_at(problem: Problem, at: tuple[int, ...]) -> Tile:
+    """A tile with these coordinates."""
+    x, r0, r1, split, warps, ahead, unroll = at
+    return Tile("thread" if unroll else problem.layout, x, r0, r1, split, warps, max(1, ahead), unroll)
+
+
 def is_legal(problem: Problem, target: Target, tile: Tile) -> bool:
     """The tile may win: it fits the problem, the device, the registers and the error bound."""
     inner = problem.reduced[-1].size

@@ -29,7 +29,7 @@ import torch
 from compiling import compile_tile, lattice_of, specialise, start, started
 from corpus import LARGEST, Case, cases
 from exact import excess, gemv_excess
-from lattice import coordinates, neighbours
+from lattice import coordinates, neighbours, tile_at
 from torch import Tensor
 
 from tri_reduce import targets
@@ -125,7 +125,7 @@ def progress_of(case: Case, record: dict[str, Any] | None) -> Progress:
     """Where a problem stands, from what a file has of it."""
     record = record or case.record() | {"done": False, "excess": None, "tiles": [], "failed": []}
     us = {tuple(row[:-1]): row[-1] for row in record["tiles"]}
-    tiles = {c: Tile(case.problem.layout, *c[:5], max(1, c[5]), c[6]) for c in us}
+    tiles = {c: tile_at(case.problem, c) for c in us}
     return Progress(case, case.problem, record, us, {tuple(row[:-1]): row[-1] for row in record["failed"]}, tiles=tiles)
 
 
