@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tri_reduce.configs import Tile, candidates, depth_limit, depth_of, fit_grid, pow2_ceil, row_overhang, share, thread_rows, tiles_of
+from tri_reduce.configs import Tile, candidates, depth_limit, depth_of, fit_grid, pow2_ceil, row_overhang, share, thread_rows
+from tri_reduce.evaluation import Coordinates, coordinates
 from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
 
@@ -23,15 +24,7 @@ def powers(low: int, high: int) -> list[int]:
     return [1 << n for n in range(max(low, 1).bit_length() - 1, max(high, 1).bit_length()) if 1 << n >= low]
 
 
-def coordinates(problem: Problem, tile: Tile) -> tuple[int, ...]:
-    """What a tile is to the compiler and to a sweep: (x, r0, r1, split, warps, ahead, unroll), `ahead` 0 where no loop is left."""
-    _, tiles = tiles_of(problem, tile)
-    chunk = -(-tiles // tile.split)
-    straight = tile.unroll or (0 < chunk <= 4 and (len(problem.reduced) == 1 or chunk * tile.split == tiles))
-    return tile.x, tile.r0, tile.r1, tile.split, tile.warps, 0 if straight else tile.ahead, tile.unroll
-
-
-def tile_at(problem: Problem, at: tuple[int, ...]) -> Tile:
+def tile_at(problem: Problem, at: Coordinates) -> Tile:
     """A tile with these coordinates."""
     x, r0, r1, split, warps, ahead, unroll = at
     return Tile("thread" if unroll else problem.layout, x, r0, r1, split, warps, max(1, ahead), unroll)
@@ -149,13 +142,10 @@ def neighbours(problem: Problem, target: Target, tile: Tile) -> Iterator[Tile]:
             replace(tile, ahead=5 - tile.ahead),
             replace(tile, ahead=2),
         ]
-    for near in changed:
-        if near.x >= 1 and near.r0 >= 1 and near.r1 >= 1 and (near.warps >= 1 or not target.warp):
-            near = near if near.unroll else shared(problem, target, near, tile.split)
-            if is_legal(problem, target, near) or near.unroll:
-                yield near
-    if not tile.unroll and target.tickets:
-        for programs in (tile.split * 2, tile.split // 2):
-            near = shared(problem, target, tile, max(1, programs))
-            if is_legal(problem, target, near):
-                yield near
+    found = [t for t in changed if min(t.x, t.r0, t.r1) >= 1 and (t.warps >= 1 or not target.warp)]
+    found = [t if t.unroll else shared(problem, target, t, t.split) for t in found]
+    if not tile.unroll:
+        found += [shared(problem, target, tile, max(1, programs)) for programs in (tile.split * 2, tile.split // 2)]
+    for near in dict.fromkeys(found):
+        if near != tile and (near.unroll or is_legal(problem, target, near)):
+            yield near

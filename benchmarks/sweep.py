@@ -27,13 +27,14 @@ from typing import Any
 
 import torch
 from compiling import compile_tile, lattice_of, specialise, start, started
-from corpus import LARGEST, Case, cases
+from corpus import KEPT_OUT, LARGEST, Case, cases
 from exact import excess, gemv_excess
-from lattice import coordinates, neighbours, tile_at
+from lattice import neighbours, tile_at
 from torch import Tensor
 
 from tri_reduce import targets
 from tri_reduce.configs import Tile, candidates
+from tri_reduce.evaluation import Coordinates, coordinates
 from tri_reduce.launch import Plan
 from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
@@ -44,7 +45,6 @@ HOPELESS, CLOSE = 2.0, 1.2  # times the best: dropped after the first pass; time
 FIRST, SECOND, LAST = 3, 7, 15  # samples of a pass
 WINDOW = 24  # problems under way: enough that no compiling process ever waits
 MARGIN, DRAIN = 12, 45  # seconds before the budget ends: nothing goes on; no problem is begun
-Coordinates = tuple[int, ...]
 Clock = Callable[[Sequence[Callable[[], None]], int], list[float]]
 
 
@@ -336,7 +336,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = options.out / f"{name}_reduce.json"
     source = options.known or (path if path.exists() else Path(__file__).parent / "data" / path.name)
     known = load(source) if source.exists() else {"meta": {}, "problems": {}}
-    meta = {"device": "interpreter" if interpreting else torch.cuda.get_device_name(0), "target": name, "torch": torch.__version__}
+    meta: dict[str, Any] = {
+        "device": "interpreter" if interpreting else torch.cuda.get_device_name(0),
+        "target": name,
+        "torch": torch.__version__,
+    }
+    meta["kept_out"] = list(KEPT_OUT)
     if known["meta"].get("device", meta["device"]) != meta["device"]:
         print(f"sweep: {source} is of {known['meta']['device']!r}, this is {meta['device']!r}", file=sys.stderr)
         return 2
