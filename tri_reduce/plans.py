@@ -1,12 +1,11 @@
 """Planned calls: from validated arguments to something that runs, remembered under everything that could change it.
 
-A planned call is `call(x, where, out) -> Tensor`. `PLANS` is one of the package's two module-level caches; it is bounded and safe under
-threads.
+A planned call is `call(x, where, out) -> Tensor`.
 """
 
 from __future__ import annotations
 
-import threading
+import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -15,26 +14,21 @@ import torch
 from torch import Tensor
 
 from . import autotune, dtypes, reference, targets
+from .autotune import Trial
 from .configs import Tile, canonical
 from .launch import Plan
 from .monoids import Monoid, counted, products
+from .plan_cache import PLANS as PLANS
+from .plan_cache import keep
 from .problem import Problem, coalesce, of_strides
 from .specialize import Specialization, of_gemv, of_reduce
 
 Call = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
-MAX_PLANS = 8192
-PLANS: dict[Hashable, Any] = {}
-_LOCK = threading.Lock()
 
 
 def remember(key: Hashable, call: Any) -> Any:
-    """Keep a planned call; the oldest half goes when there are too many."""
-    with _LOCK:
-        if len(PLANS) >= MAX_PLANS:
-            for old in list(PLANS)[: MAX_PLANS // 2]:
-                del PLANS[old]
-        PLANS[key] = call
-    return call
+    """Keep a planned call, unless its tile was to be tuned and could not be yet."""
+    return call if autotune.is_postponed() else keep(key, call)
 
 
 @dataclass(frozen=True)
@@ -82,9 +76,11 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
             seed_kind=monoid.seed, accumulate=r.accumulate,
         )  # fmt: skip
 
-    def trial(tile: Tile) -> Callable[[], None]:
-        plan, spare = Plan(specialise(tile), device, shift, x.element_size()), spare_of(out, shape, out_dtype, device)
-        return lambda: plan.run(x, where, spare)
+    spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
+
+    def trial(tile: Tile) -> Trial:
+        plan = Plan(specialise(tile), device, shift, x.element_size())
+        return Trial(plan.compile, lambda: plan.run(x, where, spare()))
 
     tile = choose(problem, device, r.determinism, trial)
     return Plan(specialise(tile), device, shift, x.element_size()).bind(shape, out_dtype)
@@ -97,14 +93,14 @@ def spare_of(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, dev
     return torch.empty_strided(out.shape, out.stride(), dtype=dtype, device=device).zero_()
 
 
-def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Callable[[], None]]) -> Tile:
+def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Trial]) -> Tile:
     """The tile that the determinism level, `force` and the policy in force allow."""
     target = targets.of_device(device.type, device.index or 0)
     if determinism == "invariant":
         if autotune.is_forced():
             raise ValueError('determinism="invariant" has one plan for a problem: nothing can be forced')
         return canonical(problem, target)
-    return autotune.pick(problem, target, trial)
+    return autotune.pick(problem, target, trial, device)
 
 
 def _safe_shift(x: Tensor) -> int:
@@ -151,9 +147,11 @@ def plan_gemv(
     def specialise(tile: Tile) -> Specialization:
         return of_gemv(problem, tile, op, dtypes.of(x.dtype), dtypes.of(out_dtype), alpha, beta, aligned)
 
-    def trial(tile: Tile) -> Callable[[], None]:
-        plan, spare = Plan(specialise(tile), device, shift, a.element_size()), spare_of(out, shape, out_dtype, device)
-        return lambda: plan.run(a, x, y if beta else None, spare)
+    spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
+
+    def trial(tile: Tile) -> Trial:
+        plan = Plan(specialise(tile), device, shift, a.element_size())
+        return Trial(plan.compile, lambda: plan.run(a, x, y if beta else None, spare()))
 
     tile = choose(problem, device, determinism, trial)
     return Plan(specialise(tile), device, shift, a.element_size()).bind(shape, out_dtype)
