@@ -225,7 +225,7 @@ def test_threads_that_share_a_store_lose_nothing(store):
 def test_a_killed_writer_leaves_a_whole_file_with_all_that_it_had_put(store):
     seed = 20261129
     rng, done = random.Random(seed), {}
-    for life in range(6):
+    for life in range(4):
         process = writer(store.path.parent, f"life{life}", 100000)
         process.stdout.readline()
         time.sleep(rng.random() / 5)
@@ -237,4 +237,4 @@ def test_a_killed_writer_leaves_a_whole_file_with_all_that_it_had_put(store):
             keys = set(Store(store.path.parent, "a device").keys())
         assert all(f"life{n}-{i}" in keys for n, count in done.items() for i in range(count)), f"seed {seed}"
     store.put("after", {})
-    assert "after" in Store(store.path.parent, "a device").keys() and max(done.values()) > 1
+    assert Store(store.path.parent, "a device").get("after") == {} and max(done.values()) > 1

@@ -15,7 +15,8 @@ from .configs import Tile, pow2_ceil
 from .kernels.compat import HAS_TRITON, triton
 from .problem import Axis, Problem
 
-EXACT = 64  # sizes up to this are buckets of their own: a thread may hold such rows, unrolled
+EXACT = 64  # reduced elements up to this are buckets of their own: a thread may hold such rows, unrolled
+EXACT_OUTPUTS = 8
 
 
 def key_of(problem: Problem, kind: str = "call") -> str:
@@ -31,25 +32,25 @@ def key_of(problem: Problem, kind: str = "call") -> str:
     version = triton.__version__ if HAS_TRITON else "none"
     vector = problem.column_vector if problem.layout == "columns" else problem.row_alignment
     facts = [f"triton-{version}", hashing.sources(), kind, problem.op, f"{problem.dtype.name}x{problem.arity}", f"{problem.layout}{vector}"]
-    facts += [_side(problem.kept), _side(problem.reduced)]
+    facts += [_side(problem.kept, EXACT_OUTPUTS), _side(problem.reduced, EXACT)]
     flags = {"where": problem.masked, "wide": problem.wide}
     return "/".join(facts + [name for name, is_set in flags.items() if is_set])
 
 
-def _side(axes: Sequence[Axis]) -> str:
+def _side(axes: Sequence[Axis], exact: int) -> str:
     """Elements along some axes and, where there are several, along the innermost, with its stride; "*" where any is read repeatedly."""
     inner, several = axes[-1], len(axes) > 1
-    size = str(_up_to(math.prod(a.size for a in axes))) + f"({min(len(axes), 3)}axes,{_up_to(inner.size)})" * several
-    return f"{size}@{_up_to(abs(inner.strides[0]))}" + "*" * any(a.size > 1 and a.strides[0] == 0 for a in axes)
+    size = str(_up_to(math.prod(a.size for a in axes), exact)) + f"({min(len(axes), 3)}axes,{_up_to(inner.size, exact)})" * several
+    return f"{size}@{_up_to(abs(inner.strides[0]), EXACT)}" + "*" * any(a.size > 1 and a.strides[0] == 0 for a in axes)
 
 
-def _up_to(n: int) -> int:
-    """The largest size of a size's bucket: itself while small, then 2^k or 1.5 * 2^k.
+def _up_to(n: int, exact: int) -> int:
+    """The largest size of a size's bucket: itself up to `exact`, then 2^k or 1.5 * 2^k.
 
-    >>> [_up_to(n) for n in (0, 7, 64, 65, 97, 4096, 4097)]
+    >>> [_up_to(n, 64) for n in (0, 7, 64, 65, 97, 4096, 4097)]
     [0, 7, 64, 96, 128, 4096, 6144]
     """
-    if n <= EXACT:
+    if n <= exact:
         return n
     whole = pow2_ceil(n)
     return whole * 3 // 4 if n <= whole * 3 // 4 else whole
