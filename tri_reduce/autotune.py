@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import configs, forced, plan_cache, tuning
+from . import configs, forced, tuning
 from .buckets import config_of, key_of, tile_of
 from .configs import Tile
 from .forced import check_config
@@ -47,6 +47,7 @@ def _mode(*fields: Any) -> Mode:
 
 _DEFAULT = _mode(None, False, None, None, None)
 MODE: contextvars.ContextVar[Mode] = contextvars.ContextVar("tri_reduce_mode", default=_DEFAULT)
+WHEN_TUNED: list[Callable[[], None]] = []  # called when the store has a new entry
 _COUNTS = dict.fromkeys(("hits", "misses", "tuned"), 0)
 _COUNTING, _TUNING = threading.Lock(), threading.Lock()
 
@@ -112,6 +113,11 @@ def is_forced() -> bool:
     return bool(mode.regime or mode.split or mode.config)
 
 
+def is_cached(part: object) -> bool:
+    """A mode whose policy is "cached": the part of a plan's key that makes it depend on the store."""
+    return isinstance(part, Mode) and _policy_of(part) == "cached"
+
+
 def is_postponed() -> bool:
     """A plan made now would have been tuned, but for the graph that is being captured."""
     return not is_forced() and _policy_of(MODE.get()) == "tune" and tuning.capturing()
@@ -172,7 +178,8 @@ def _tune(
         us = {"us": round(times[best] * 1e3, 3), "first_us": round(times[0] * 1e3, 3) if 0 in times else None}
         store.put(key, {"config": config_of(found[best]), **us, **about})
         _count("tuned")
-        plan_cache.drop(lambda k: any(isinstance(part, Mode) and _policy_of(part) == "cached" for part in k))
+        for tell in WHEN_TUNED:
+            tell()
         return found[best]
 
 
@@ -195,7 +202,4 @@ def triton_configs(problem: Problem, target: Target | str, knobs: Sequence[str] 
     return list(distinct.values())
 
 
-__all__ = [
-    "MODE", "POLICIES", "Mode", "Store", "StoreWarning", "Trial", "cache_dir", "force", "is_forced", "is_postponed", "measure", "pick",
-    "policy", "stats", "triton_configs",
-]  # fmt: skip
+__all__ = ["POLICIES", "Store", "StoreWarning", "cache_dir", "force", "measure", "policy", "stats", "triton_configs"]

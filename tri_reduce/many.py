@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import dtypes, targets
-from .autotune import MODE, Trial
+from .autotune import MODE
 from .calls import reduce_now
 from .configs import Tile
 from .launch import Plan
@@ -18,6 +18,7 @@ from .monoids import Monoid, together
 from .plans import PLANS, Reduction, choose, remember, shift_of
 from .problem import contiguous_strides, of_strides
 from .specialize import Specialization, of_reduce
+from .tuning import Trial
 from .validate import reduction
 
 ROOM = 8  # bytes for an element of a result, whatever its dtype

@@ -1,11 +1,13 @@
 """Planned calls: from validated arguments to something that runs, remembered under everything that could change it.
 
-A planned call is `call(x, where, out) -> Tensor`.
+A planned call is `call(x, where, out) -> Tensor`. `PLANS` is one of the package's two module-level caches; it is bounded and safe under
+threads.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -14,21 +16,41 @@ import torch
 from torch import Tensor
 
 from . import autotune, dtypes, reference, targets
-from .autotune import Trial
 from .configs import Tile, canonical
 from .launch import Plan
 from .monoids import Monoid, counted, products
-from .plan_cache import PLANS as PLANS
-from .plan_cache import keep
 from .problem import Problem, coalesce, of_strides
 from .specialize import Specialization, of_gemv, of_reduce
+from .tuning import Trial
 
 Call = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
 
+MAX_PLANS = 8192
+PLANS: dict[Hashable, Any] = {}
+_LOCK = threading.Lock()
+
+
 def remember(key: Hashable, call: Any) -> Any:
-    """Keep a planned call, unless its tile was to be tuned and could not be yet."""
-    return call if autotune.is_postponed() else keep(key, call)
+    """Keep a planned call, unless its tile was to be tuned and could not be yet; the oldest half goes when there are too many."""
+    if autotune.is_postponed():
+        return call
+    with _LOCK:
+        if len(PLANS) >= MAX_PLANS:
+            for old in list(PLANS)[: MAX_PLANS // 2]:
+                del PLANS[old]
+        PLANS[key] = call
+    return call
+
+
+def _forget_cached() -> None:
+    """Something was tuned: what was planned under "cached" is planned anew when it is next wanted."""
+    with _LOCK:
+        for key in [k for k in PLANS if isinstance(k, tuple) and any(autotune.is_cached(part) for part in k)]:
+            del PLANS[key]
+
+
+autotune.WHEN_TUNED.append(_forget_cached)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from . import autotune, dtypes, targets
-from .autotune import Trial
 from .configs import Tile, canonical, depth_limit, tiles_of
 from .launch import Plan
 from .monoid import DeviceOp, together
 from .plans import PLANS, remember, shift_of
 from .problem import Problem, of_strides
 from .specialize import of_reduce
+from .tuning import Trial
 
 if TYPE_CHECKING:
     from .partials import SlotPartials
