@@ -176,6 +176,17 @@ def test_a_plan_made_under_cached_by_the_environment_sees_it_too(device, monkeyp
 
 
 @needs_kernels
+@pytest.mark.parametrize("name", autotune.POLICIES)
+def test_a_policy_costs_a_planned_call_nothing(name, device, monkeypatch):
+    x = ramp(device, 3, 90)
+    with policy(name):
+        reduce(x, "sum", 1)
+        monkeypatch.setattr(autotune, "pick", lambda *_: pytest.fail("picked again"))
+        monkeypatch.setattr(autotune, "_policy_of", lambda _: pytest.fail("asked for the policy"))
+        check(reduce(x, "sum", 1), x, "sum", 1)
+
+
+@needs_kernels
 def test_heuristic_neither_reads_nor_writes(device, directory, monkeypatch, counted):
     monkeypatch.setattr(autotune, "_opened", lambda *_: pytest.fail("opened the store"))
     reduce(ramp(device, 3, 90), "sum", 1)

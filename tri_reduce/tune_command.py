@@ -127,12 +127,15 @@ def read(lines: Iterable[str], name: str) -> Iterator[Wanted]:
     parser = _Line(add_help=False, allow_abbrev=False)
     _add_problem(parser)
     for number, line in enumerate(lines, 1):
-        try:
-            words = shlex.split(line, comments=True)
-            if words:
-                yield _checked(Wanted(**vars(parser.parse_args(words))))
-        except ValueError as error:
-            raise ValueError(f"{name}:{number}: {error}") from None
+        yield from _on_line(parser, line, f"{name}:{number}")
+
+
+def _on_line(parser: argparse.ArgumentParser, line: str, place: str) -> list[Wanted]:
+    try:
+        words = shlex.split(line, comments=True)
+        return [_checked(Wanted(**vars(parser.parse_args(words))))] if words else []
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
 
 
 def _checked(wanted: Wanted) -> Wanted:
