@@ -258,6 +258,17 @@ def test_buckets_part_what_wants_other_tiles():
     assert len(set(keys)) == len(keys)
 
 
+def test_other_kernels_or_another_triton_are_other_keys(monkeypatch):
+    problem = describe("sum", (4096, 4096), 1)
+    keys = [buckets.key_of(problem)]
+    monkeypatch.setattr(buckets.hashing, "sources", lambda: "0" * 16)
+    keys.append(buckets.key_of(problem))
+    if buckets.HAS_TRITON:
+        monkeypatch.setattr(buckets.triton, "__version__", "99.0")
+        keys.append(buckets.key_of(problem))
+    assert len(set(keys)) == len(keys)
+
+
 @needs_kernels
 def test_a_reducers_updates_are_tuned_apart_from_calls(device, monkeypatch, counted):
     x = ramp(device, 60, 4)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tri_reduce.autotune import Store, StoreWarning
+from tri_reduce.autotune import Store, StoreWarning, cache_dir
 
 WRITER = """
 import sys
@@ -238,3 +238,11 @@ def test_a_killed_writer_leaves_a_whole_file_with_all_that_it_had_put(store):
         assert all(f"life{n}-{i}" in keys for n, count in done.items() for i in range(count)), f"seed {seed}"
     store.put("after", {})
     assert Store(store.path.parent, "a device").get("after") == {} and max(done.values()) > 1
+
+
+@pytest.mark.parametrize("given, xdg, found", [("/a/b", "/x", "/a/b"), ("~/c", "", "/home/me/c"), ("", "/x", "/x/tri_reduce"), (
+    None, "", "/home/me/.cache/tri_reduce"), (None, None, "/home/me/.cache/tri_reduce")])  # fmt: skip
+def test_the_cache_directory_is_the_users(given, xdg, found, monkeypatch):
+    for name, value in (("TRI_REDUCE_CACHE_DIR", given), ("XDG_CACHE_HOME", xdg), ("HOME", "/home/me")):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    assert str(cache_dir()) == found

@@ -73,6 +73,14 @@ def test_what_was_tuned_is_what_a_call_looks_up(argv, call, capsys, quick):
     assert autotune.stats()["hits"] == before + 1
 
 
+@pytest.mark.parametrize("op", sorted({*tri_reduce.MONOIDS} - {"and", "or", "xor"}))
+def test_every_op_is_looked_up_as_it_was_tuned(op, capsys, monkeypatch):
+    monkeypatch.setattr(autotune.tuning, "tune", lambda *_: autotune.tuning.Tuned(0, {0: 1.0}))
+    for argv in (["3x90"], ["65x6", "--dim", "0"]):
+        assert outcome(capsys, *argv, "--op", op)[1][0][1] == "tuned"
+        assert outcome(capsys, *argv, "--op", op)[1][0][1] == "kept"
+
+
 def test_a_file_of_problems(capsys, quick, tmp_path):
     listed = tmp_path / "mine.txt"
     listed.write_text("# mine\n3x90 --op max   # rows\n\n3x90 --op max\n4x70 --op gemv --dtype bf16\n")

@@ -33,7 +33,7 @@ class StoreWarning(UserWarning):
 def cache_dir() -> Path:
     """Where tuned entries are kept: TRI_REDUCE_CACHE_DIR, or the user's cache directory."""
     given = os.environ.get("TRI_REDUCE_CACHE_DIR")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tri_reduce"
+    return Path(os.path.expanduser(given or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "tri_reduce")))
 
 
 def device_name(device: torch.device | str | None = None) -> str:
