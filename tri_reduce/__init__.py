@@ -3,7 +3,7 @@
 A reduction is local accumulation of a monoid and one collective at the end: over lanes, programs, launches and ranks.
 """
 
-from . import autotune, configs, dtensors, ops, problem, targets, verify
+from . import autotune, configs, dtensors, inductor, ops, problem, targets, verify
 from .autotune import force
 from .errors import (
     CollectiveMismatchError,
@@ -64,6 +64,7 @@ __all__ = [
     "dtensors",
     "force",
     "gemv",
+    "inductor",
     "logsumexp",
     "mean",
     "norm",
