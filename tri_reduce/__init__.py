@@ -35,6 +35,7 @@ from .functional import (
     var,
 )
 from .monoids import MONOIDS, Monoid
+from .override import override_torch
 from .reducer import Reducer
 from .registry import register_monoid
 
@@ -69,6 +70,7 @@ __all__ = [
     "mean",
     "norm",
     "ops",
+    "override_torch",
     "problem",
     "prod",
     "reduce",
