@@ -19,8 +19,8 @@ import torch
 
 from . import configs, forced, tuning
 from .buckets import config_of, key_of, tile_of
-from .configs import Tile
 from .forced import check_config
+from .geometry import Tile
 from .problem import Problem
 from .store import Store, StoreWarning, cache_dir
 from .targets import Target

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from . import autotune, dtypes, reference, targets
-from .configs import Tile, canonical
+from .configs import canonical
+from .geometry import Tile
 from .launch import Plan
 from .monoids import Monoid, counted, products
 from .problem import Problem, coalesce, of_strides

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import dtypes
-from .configs import Tile, fold_block, tiles_of
+from .geometry import Tile, fold_block, tiles_of
 from .kernels.compat import Constant, tl
 from .kernels.gemv import gemv_kernel
 from .kernels.reduce import reduce_kernel

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from . import autotune, dtypes, targets
-from .configs import Tile, canonical, depth_limit, tiles_of
+from .configs import canonical
+from .geometry import Tile, depth_limit, tiles_of
 from .launch import Plan
 from .monoid import DeviceOp, together
 from .plans import PLANS, remember, shift_of
