@@ -38,7 +38,7 @@ class Op:
 
 def _stream(x: Tensor) -> Tensor:
     r = tri_reduce.Reducer("sum", (len(x),), x.dtype, x.device)
-    for tile in x.split(-(-x.shape[1] // UPDATES), 1):
+    for tile in torch.split(x, -(-x.shape[1] // UPDATES), 1):
         r.update(tile, 1)
     result: Tensor = r.finalize()
     return result
