@@ -35,7 +35,7 @@ format: $(VENV)/.dev
 
 # The site in docs/_build/html; a warning is an error.
 docs: $(VENV)/.docs
-	@$(VENV)/bin/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@$(VENV)/bin/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
 	@echo docs/_build/html/index.html
 
 # The wheel and the source distribution, in dist/.
