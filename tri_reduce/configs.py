@@ -85,25 +85,16 @@ def select_configs(problem: Problem, target: Target | str) -> list[Any]:
 
 
 def explain(problem: Problem, target: Target | str) -> str:
-    """One screen for a person: the regime, why, and the candidates in order."""
-    target = by_name(target)
-    why = {
-        "thread": "a row fits in one thread's registers: no collective at all",
-        "rows": "a reduced axis is contiguous: lanes run along it",
-        "columns": "a kept axis is contiguous: lanes run along it, the reduced axis is walked",
-        "strided": "no axis is contiguous",
-    }[regime(problem, target)]
-    mib, floor = problem.nbytes / 2**20, problem.nbytes / target.bandwidth * 1e6
-    lines = [
-        f"{problem.op} of {problem.dtype.name}: {problem.xnumel} outputs from {problem.rnumel} values each, {mib:.1f} MiB",
-        f"target: {target.name} ({target.cores} cores); the floor of reading it once is {floor:.1f} us",
-        f"regime: {regime(problem, target)} ({why})",
-        "candidates, best guess first:",
-    ]
-    for n, t in enumerate(candidates(problem, target)):
-        programs = -(-problem.xnumel // t.x) * t.split
-        lines.append(f"  {n}: XBLOCK={t.x} R0_BLOCK={t.r0} R1_BLOCK={t.r1} split={t.split} num_warps={t.warps}: {programs} programs")
-    return "\n".join(lines)
+    """One screen for a person: the regime, why, the candidates in order, and the predicted time beside the floor.
+
+    Example:
+        >>> from tri_reduce.problem import describe
+        >>> print(explain(describe("sum", (8192, 50257), 1, "bf16"), "h200").splitlines()[0])
+        sum of bf16: 8192 outputs from 50257 values each, 785.3 MiB
+    """
+    from .explanation import Explanation  # it asks this module for the candidates
+
+    return str(Explanation.of(problem, by_name(target)))
 
 
 __all__ = ["REGIMES", "Tile", "candidates", "canonical", "explain", "inductor_candidates", "select_candidates", "select_configs"]
