@@ -18,6 +18,7 @@ from torch import Tensor
 from . import dtypes, targets
 from .configs import pow2_ceil
 from .interpret import interpret
+from .kernels.compat import ast_source
 from .problem import contiguous_strides
 from .specialize import Specialization
 
@@ -54,13 +55,10 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
 def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: int) -> Any:
     """The compiled kernel, its binary loaded on the device."""
     import triton
-    from triton.compiler.compiler import ASTSource
 
     fn, signature, constexprs, divisible, warps = spec_key
     names = fn.arg_names
-    source = ASTSource(
-        fn, signature=dict(signature), constexprs=dict(constexprs), attrs={(names.index(n),): [["tt.divisibility", 16]] for n in divisible}
-    )
+    source = ast_source(fn, dict(signature), dict(constexprs), {(names.index(n),): [["tt.divisibility", 16]] for n in divisible})
     return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps})
 
 

@@ -65,4 +65,18 @@ if HAS_TRITON and not hasattr(tl, "constexpr_type"):  # Triton 3.2 (Ascend): a c
     tl.constexpr.__getattr__ = _attribute
 
 
-__all__ = ["HAS_TRITON", "Constant", "jit", "tl", "triton"]
+def ast_source(fn: Any, signature: dict[str, str], constants: dict[str, Any], attrs: dict[tuple[int], list[list[Any]]]) -> Any:
+    """What `triton.compile` takes, from a signature with "constexpr" for the constants, as Triton 3.3 and later write it."""
+    from triton.compiler.compiler import ASTSource
+
+    if "constexprs" in inspect.signature(ASTSource.__init__).parameters:
+        return ASTSource(fn, signature=signature, constexprs=constants, attrs=attrs)
+    from triton.backends.compiler import AttrsDescriptor  # Triton 3.2
+
+    hints = AttrsDescriptor()
+    hints.arg_properties["tt.divisibility"] = [index for (index,) in attrs]
+    hints._init_slots()
+    return ASTSource(fn, signature={n: t for n, t in signature.items() if n not in constants}, constants=constants, attrs=hints)
+
+
+__all__ = ["HAS_TRITON", "Constant", "ast_source", "jit", "tl", "triton"]
