@@ -56,6 +56,7 @@ class Tile:
     ahead: int = 1  # iterations of the loop over tiles whose loads may be in flight together
     unroll: int = 0  # tiles, where the whole reduced axis is walked without a loop; 0: a loop
     plain: bool = False  # masks and loads element by element: bits then do not depend on where a tensor lies in memory
+    programs: int = 0  # of a persistent launch, each walking tiles of outputs; 0: one program a tile
 
     @property
     def lanes(self) -> int:
@@ -201,6 +202,10 @@ def _warps(problem: Problem, target: Target, tile: Tile) -> int:
 
 def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
     """Legal tiles, best guess first, no two the same."""
+    if target.persistent:
+        from . import ascend_configs
+
+        return ascend_configs.candidates(problem, target)
     base = _columns(problem, target) if problem.layout == "columns" else _rows(problem, target)
     shapes = [base, replace(base, r0=max(1, base.r0 // 2))]
     if base.lanes * 2 <= target.max_tile:

@@ -97,6 +97,8 @@ class Plan:
     """
 
     def __init__(self, spec: Specialization, device: torch.device, shift: int, itemsize: int) -> None:
+        if spec.tile.programs:  # reads from where a tensor starts
+            shift = 0
         self.spec, self.device = spec, device
         self.target = targets.of_device(device.type, device.index or 0)
         self._back = shift * itemsize

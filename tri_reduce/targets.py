@@ -18,6 +18,8 @@ class Target:
     cores: multiprocessors (CUDA), compute units (ROCm) or vector cores (Ascend). bandwidth: bytes a second that a plain read reaches.
     max_programs: programs in one launch. max_tile: elements in one tile. warp: threads in a warp, 0 where there are none.
     arch: what the compiler is told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
+    persistent: a launch has as many programs as cores, each walks tiles of outputs. buffer: bytes on chip that hold a program's tiles, 0
+    where the compiler spills instead of failing.
     """
 
     name: str
@@ -30,6 +32,8 @@ class Target:
     max_tile: int = 16384
     tickets: bool = True
     wide_floats: bool = True
+    persistent: bool = False
+    buffer: int = 0
 
     @property
     def key(self) -> str:
@@ -44,7 +48,19 @@ _KNOWN = {
     "a100": replace(H200, name="a100", arch=80, cores=108, bandwidth=1.8e12),
     "b200": replace(H200, name="b200", arch=100, cores=148, bandwidth=7.0e12),
     "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1),
-    "ascend": Target("ascend", "npu", "Ascend910B3", 0, 40, 1.2e12, max_programs=65535, tickets=False, wide_floats=False),
+    "ascend": Target(
+        "ascend",
+        "npu",
+        "Ascend910B3",
+        0,
+        40,
+        1.2e12,
+        max_programs=65535,
+        tickets=False,
+        wide_floats=False,
+        persistent=True,
+        buffer=192 * 1024,
+    ),
     "interpreter": Target("interpreter", "interpreter", 0, 32, 2, 1e9, max_tile=4096),
 }
 _ALIASES = {"cuda:90": "h200", "cuda:80": "a100", "cuda:100": "b200", "hip:gfx942": "mi300x", "ascend910b3": "ascend"}

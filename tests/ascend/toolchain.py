@@ -40,7 +40,9 @@ def install() -> None:
     """Make `triton.compile` work for `ARCH` in this process. Call it before Triton is imported."""
     found = importlib.util.find_spec("ascendnpuir")
     if found is None or found.origin is None or importlib.util.find_spec("triton") is None:
-        sys.exit("tests/ascend needs triton-ascend, pybind11 and ascendnpu-ir: run `make test-ascend`, which installs them into .venv-ascend")
+        sys.exit(
+            "tests/ascend needs triton-ascend, pybind11 and ascendnpu-ir: run `make test-ascend`, which installs them into .venv-ascend"
+        )
     os.environ["TRITON_ASCEND_ARCH"] = ARCH
     stub = Path(tempfile.gettempdir()) / f"hivmc-stub-{os.getuid()}" / "hivmc"
     stub.parent.mkdir(exist_ok=True)
@@ -72,3 +74,25 @@ def compile_record(fn: Any, signature: dict[str, str], constexprs: dict[str, Any
 def hivm(kernel: Any) -> str:
     """The planned HIVM of a compiled kernel."""
     return kernel.asm["npubin"].decode()
+
+
+_BYTES = {"i64": 8, "f64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2, "i8": 1, "i1": 1 / 8}
+
+
+def buffer_bytes(text: str) -> int:
+    """Bytes of Unified Buffer that a planned kernel uses."""
+    constants = {m[1]: int(m[2]) for m in re.finditer(r"(%\w+) = arith\.constant (-?\d+) : i64", text)}
+    top = 0
+    for cast in re.finditer(r"hivm\.hir\.pointer_cast\(([^)]*)\)[^:]*: memref<((?:\d+x)*)(\w+)[^>]*address_space<ub>", text):
+        size = _BYTES[cast[3]]
+        for n in cast[2].split("x")[:-1]:
+            size *= int(n)
+        top = max([top, *(constants[c.strip()] + int(size) for c in cast[1].split(","))])
+    return top
+
+
+def scalar_loops(text: str) -> int:
+    """Loads of single elements that a loop makes one after another: data that the vector unit does not process."""
+    counters = set(re.findall(r"scf\.for (%\w+) = ", text))
+    loads = re.findall(r"memref\.load %[\w#]+\[([^\]]+)\]", text)
+    return sum(bool(counters & set(re.split(r",\s*", indices))) for indices in loads)

@@ -1,0 +1,133 @@
+"""What a persistent launch (Ascend) is specialised to: how a tile lies, what lanes beyond an axis hold, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from . import dtypes
+from .configs import Tile, depth_limit, pow2_floor, tiles_of
+from .kernels import functions as fn
+from .kernels import vector_functions as vector
+from .monoids import DeviceOp
+from .problem import Problem
+
+# Folds of one primitive each, which tests/ascend find in the compiler's output. It turns any other combine into a primitive of its own
+# choice, without a word: |a| + |b| into a sum, a logsumexp into a sum.
+_FOLDS = (fn.fold_sum, fn.fold_prod, fn.fold_max, fn.fold_min, fn.fold_and, fn.fold_or, fn.fold_xor, fn.fold_arg, fn.fold_exp)
+PROVED_FOLDS = frozenset(f.__name__ for f in (*_FOLDS, fn.fold_counted, fn.fold_moments))
+
+
+ROW_LANES = 16  # on chip a tile's last axis is padded to 32 bytes
+PIECE_LANES = 4096  # padded, that every op has room for
+
+
+def check(op: DeviceOp, *kinds: dtypes.DType) -> None:
+    """Refuse what an Ascend device cannot run, or would run wrong.
+
+    Raises:
+        TypeError: float64, as an element type or as the accumulator of the op.
+        NotImplementedError: a fold that is not the library's own.
+    """
+    for kind in kinds:
+        if kind.name == "fp64":
+            raise TypeError(f"{op.name}: Ascend has no float64: convert to float32")
+    if "fp64" in {str(d) for d in op.dtypes}:
+        raise TypeError(f"{op.name}: accumulates in float64 for these arguments, which Ascend does not have")
+    if op.parts or getattr(op.fold, "__name__", None) not in PROVED_FOLDS or op.fold is not getattr(fn, op.fold.__name__):
+        raise NotImplementedError(
+            f"{op.name}: Ascend's compiler miscompiles folds of more than one primitive; only the library's own ops run"
+        )
+
+
+# The vector unit's own form of a function, where `functions.py` has what it does in scalar loops or does not define.
+_VECTOR = {
+    fn.larger: vector.nan_or_larger,
+    fn.smaller: vector.nan_or_smaller,
+    fn.fold_max: vector.fold_largest,
+    fn.fold_min: vector.fold_smallest,
+    fn.lift_argmax: vector.lift_largest,
+    fn.lift_argmin: vector.lift_smallest,
+    fn.first_of_best: vector.first_of_equals,
+    fn.lift_counted: vector.lift_weighted,
+    fn.add_moments: vector.merge_moments,
+    fn.fold_moments: vector.fold_moments_once,
+    fn.finish_var: vector.finish_spread,
+    fn.finish_std: vector.finish_root_of_spread,
+}
+
+
+def on_vectors(op: DeviceOp) -> DeviceOp:
+    """The op as the vector unit computes it; partial states that would be float64 keep the accumulator's dtype."""
+    wider = op.wider
+    if wider is not None:
+        wider = None if "fp64" in {str(d) for d in wider.dtypes} else on_vectors(wider)
+    is_float = str(op.dtypes[0]).startswith("fp")
+    folds = 2 if is_float and op.fold in (fn.fold_max, fn.fold_min) else 3 if op.fold is fn.fold_moments else op.folds
+    lift, combine, fold, finish = (_VECTOR.get(f, f) for f in (op.lift, op.combine, op.fold, op.finish))
+    extra = "weight" if op.lift in (fn.lift_counted, fn.lift_moments) else op.lift_extra
+    step = vector.step_moments if op.lift is fn.lift_moments else None
+    return replace(op, lift=lift, combine=combine, fold=fold, finish=finish, folds=folds, lift_extra=extra, wider=wider, step=step)
+
+
+def padding(problem: Problem, op: DeviceOp) -> float | int | None:
+    """What an element may hold so that it contributes nothing; None where no element of the dtype does."""
+    low, high = dtypes.limits(problem.dtype)
+    if op.lift_extra == "weight":
+        return 0
+    if op.lift_extra == "index":  # beside a real value it counts for nothing, and of equal ones the first wins
+        return high if op.name == "argmin" else low
+    return op.identity[0] if _holds(problem.dtype, op.identity[0]) else None
+
+
+def _holds(dtype: dtypes.DType, value: float | int) -> bool:
+    low, high = dtypes.limits(dtype)
+    return low <= value <= high and (dtype.is_float or value == int(value))
+
+
+def output_tiles(problem: Problem, tile: Tile) -> int:
+    """Tiles of outputs: none crosses the end of the innermost kept axis."""
+    inner = problem.kept[-1].size
+    return problem.xnumel // inner * -(-inner // tile.x) if inner else 0
+
+
+_EXACT = (fn.larger, fn.smaller, fn.bit_and, fn.bit_or, fn.bit_xor, fn.first_of_best)
+
+
+def group(problem: Problem, tile: Tile, op: DeviceOp) -> int:
+    """Tiles whose sums are added up apart, so that no chain of additions is too long; 0 where none is, or none rounds."""
+    if op.combine in _EXACT or op.combine in {_VECTOR.get(f) for f in _EXACT} or not str(op.dtypes[0]).startswith("fp"):
+        return 0
+    _, tiles = tiles_of(problem, tile)
+    chain = -(-tiles // tile.split) - 1 + tile.r0.bit_length() - 1
+    if chain <= depth_limit(problem):
+        return 0
+    return 1 << (-(-tiles // tile.split)).bit_length() // 2
+
+
+def axis(problem: Problem, tile: Tile) -> int:
+    """Of a tile, along which contributions lie: the last, unless it is outputs that are contiguous in memory."""
+    return 0 if problem.layout == "columns" else 1
+
+
+def in_pieces(problem: Problem, tile: Tile) -> Tile:
+    """The tile as it is read: in pieces of its reduced lanes where its last axis is short, or not contiguous in memory, so that on chip
+    each row, or each element, takes 32 bytes.
+    """
+    if problem.layout == "rows":
+        return tile
+    padded = max(tile.x, ROW_LANES) if problem.layout == "columns" else tile.x * ROW_LANES
+    return replace(tile, r0=max(1, min(tile.r0, pow2_floor(PIECE_LANES / padded)))) if padded * tile.r0 > tile.lanes else tile
+
+
+def constants(problem: Problem, tile: Tile, op: DeviceOp) -> dict[str, Any]:
+    """The compile-time constants that only the persistent kernels have."""
+    full = problem.kept[-1].size % tile.x == 0 and problem.reduced[-1].size % tile.r0 == 0 and problem.rnumel > 0
+    return {
+        "AXIS": axis(problem, tile),
+        "PIECE": tile.r0,
+        "PAD": padding(problem, op),
+        "FULL": full and not problem.masked,
+        "GROUP": group(problem, tile, op),
+        "SPREAD": problem.op == "gemv" and problem.kept[-1].strides[1] != 0,
+    }
