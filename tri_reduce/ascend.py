@@ -9,7 +9,8 @@ from . import dtypes
 from .configs import Tile, depth_limit, pow2_floor, tiles_of
 from .kernels import functions as fn
 from .kernels import vector_functions as vector
-from .monoids import DeviceOp
+from .kernels.compat import tl
+from .monoids import BUILT_IN, MONOIDS, DeviceOp, counted, products
 from .problem import Problem
 
 # Folds of one primitive each, which tests/ascend find in the compiler's output. It turns any other combine into a primitive of its own
@@ -18,8 +19,18 @@ _FOLDS = (fn.fold_sum, fn.fold_prod, fn.fold_max, fn.fold_min, fn.fold_and, fn.f
 PROVED_FOLDS = frozenset(f.__name__ for f in (*_FOLDS, fn.fold_counted, fn.fold_moments))
 
 
+_OWN_OPS = "Ascend's compiler miscompiles folds of more than one primitive: only the library's own ops run"
 ROW_LANES = 16  # on chip a tile's last axis is padded to 32 bytes
-PIECE_LANES = 4096  # padded, that every op has room for
+FEW_OUTPUTS = 16
+# Elements of a tile that fit, for: at most FEW_OUTPUTS, more outputs, under where=. Every op has room for 4096 without where=.
+ROOM = {"add": (16384, 8192, 4096), "int": (16384, 8192, 4096), "other": (4096, 4096, 2048)}
+
+
+def _bound(op: DeviceOp, problem: Problem) -> int:
+    """What no sum of the contributions can pass."""
+    low, high = dtypes.limits(problem.dtype) if not problem.dtype.is_float else (-1, 1)
+    squared = 2 if op.lift is fn.lift_square else 1
+    return problem.rnumel * (1 if op.lift is fn.lift_nonzero else max(-int(low), int(high)) ** squared)
 
 
 def check(op: DeviceOp, *kinds: dtypes.DType) -> None:
@@ -27,13 +38,15 @@ def check(op: DeviceOp, *kinds: dtypes.DType) -> None:
 
     Raises:
         TypeError: float64, as an element type or as the accumulator of the op.
-        NotImplementedError: a fold that is not the library's own.
+        NotImplementedError: a product of integers; a fold that is not the library's own.
     """
     for kind in kinds:
         if kind.name == "fp64":
             raise TypeError(f"{op.name}: Ascend has no float64: convert to float32")
     if "fp64" in {str(d) for d in op.dtypes}:
         raise TypeError(f"{op.name}: accumulates in float64 for these arguments, which Ascend does not have")
+    if op.fold is fn.fold_prod and not str(op.dtypes[0]).startswith("fp"):
+        raise NotImplementedError(f"{op.name}: Ascend's compiler has no product of integers: convert to float32")
     if op.parts or getattr(op.fold, "__name__", None) not in PROVED_FOLDS or op.fold is not getattr(fn, op.fold.__name__):
         raise NotImplementedError(
             f"{op.name}: Ascend's compiler miscompiles folds of more than one primitive; only the library's own ops run"
@@ -57,11 +70,17 @@ _VECTOR = {
 }
 
 
-def on_vectors(op: DeviceOp) -> DeviceOp:
-    """The op as the vector unit computes it; partial states that would be float64 keep the accumulator's dtype."""
+def on_vectors(op: DeviceOp, problem: Problem | None = None) -> DeviceOp:
+    """The op as the vector unit computes it; partial states that would be float64 keep the accumulator's dtype.
+
+    64-bit integers are added one by one: sums of so few small ones that 32 bits hold them are kept in these until the fold.
+    """
     wider = op.wider
     if wider is not None:
         wider = None if "fp64" in {str(d) for d in wider.dtypes} else on_vectors(wider)
+    if problem is not None and str(op.dtypes[0]) == "int64" and op.combine is fn.add and _bound(op, problem) < 2**31:
+        narrow = tl.int32 if op.cast is not None else None
+        op, wider = replace(op, dtypes=(tl.int32,), cast=narrow), on_vectors(wider or op)
     is_float = str(op.dtypes[0]).startswith("fp")
     folds = 2 if is_float and op.fold in (fn.fold_max, fn.fold_min) else 3 if op.fold is fn.fold_moments else op.folds
     lift, combine, fold, finish = (_VECTOR.get(f, f) for f in (op.lift, op.combine, op.fold, op.finish))
@@ -110,14 +129,40 @@ def axis(problem: Problem, tile: Tile) -> int:
     return 0 if problem.layout == "columns" else 1
 
 
-def in_pieces(problem: Problem, tile: Tile) -> Tile:
-    """The tile as it is read: in pieces of its reduced lanes where its last axis is short, or not contiguous in memory, so that on chip
-    each row, or each element, takes 32 bytes.
-    """
-    if problem.layout == "rows":
-        return tile
-    padded = max(tile.x, ROW_LANES) if problem.layout == "columns" else tile.x * ROW_LANES
-    return replace(tile, r0=max(1, min(tile.r0, pow2_floor(PIECE_LANES / padded)))) if padded * tile.r0 > tile.lanes else tile
+def padded(problem: Problem, tile: Tile) -> int:
+    """Elements that a tile takes on chip: there its last axis, and each element where that is not contiguous in memory, fills 32 bytes."""
+    if problem.layout == "columns":
+        return max(tile.x, ROW_LANES) * tile.r0
+    return tile.x * (max(tile.r0, ROW_LANES // 2) if problem.layout == "rows" else tile.r0 * ROW_LANES)
+
+
+def room(op: DeviceOp, problem: Problem, tile: Tile) -> int:
+    """Elements of the largest tile that fits the buffer, measured (docs/ascend.md)."""
+    kind = "other"
+    if op.arity == 1 and op.combine in (fn.add, fn.multiply) and str(op.dtypes[0]).startswith("fp"):
+        kind = "add"
+    elif op.arity == 1 and op.cast is not None and str(op.dtypes[0]) == "int32":
+        kind = "int"
+    few, many, masked = ROOM[kind]
+    return masked if problem.masked else few if tile.x <= FEW_OUTPUTS and not group(problem, tile, op) else many
+
+
+def in_pieces(op: DeviceOp, problem: Problem, tile: Tile) -> Tile:
+    """The tile as it is read: in pieces of its reduced lanes where all of them do not fit."""
+    most = pow2_floor(room(op, problem, tile) / (padded(problem, tile) / tile.r0))
+    if problem.dtype.itemsize == 1 and tile.x == 1:  # a row of bytes is widened by way of three more
+        most = min(most, 512)
+    return replace(tile, r0=min(tile.r0, max(1, most)))
+
+
+def op_of(problem: Problem) -> DeviceOp:
+    """The op that a problem's name and dtype stand for."""
+    if problem.op == "gemv":
+        return products().device(problem.dtype.torch)
+    monoid = counted(MONOIDS[problem.op]) if problem.masked and problem.op in MONOIDS else BUILT_IN.get(problem.op)
+    if monoid is None:
+        raise NotImplementedError(f"{problem.op}: {_OWN_OPS}")
+    return monoid.device(problem.dtype.torch, problem.rnumel >= 2**31 - 1)
 
 
 def constants(problem: Problem, tile: Tile, op: DeviceOp) -> dict[str, Any]:
@@ -128,6 +173,7 @@ def constants(problem: Problem, tile: Tile, op: DeviceOp) -> dict[str, Any]:
         "PIECE": tile.r0,
         "PAD": padding(problem, op),
         "FULL": full and not problem.masked,
+        "POSITION": tl.int64 if problem.rnumel >= 2**31 else tl.int32,
         "GROUP": group(problem, tile, op),
         "SPREAD": problem.op == "gemv" and problem.kept[-1].strides[1] != 0,
     }

@@ -240,6 +240,8 @@ def canonical(problem: Problem, target: Target) -> Tile:
     inner, outer = problem.reduced[-1].size, problem.rnumel // max(problem.reduced[-1].size, 1)
     r0 = min(pow2_ceil(inner), lanes)
     r1 = min(pow2_ceil(outer), lanes // r0)
+    if target.persistent:
+        return Tile(problem.layout, max(1, lanes // r0), r0, warps=0, plain=True, programs=target.cores)
     tile = Tile(problem.layout, max(1, lanes // (r0 * r1)), r0, r1, plain=True)
     _, tiles = tiles_of(problem, tile)
     return replace(tile, split=max(1, -(-tiles // 16)) if target.tickets else 1)
@@ -282,7 +284,8 @@ def explain(problem: Problem, target: Target | str) -> str:
     ]
     for n, t in enumerate(candidates(problem, target)):
         programs = -(-problem.xnumel // t.x) * t.split
-        lines.append(f"  {n}: XBLOCK={t.x} R0_BLOCK={t.r0} R1_BLOCK={t.r1} split={t.split} num_warps={t.warps}: {programs} programs")
+        knobs = f" R1_BLOCK={t.r1} split={t.split} num_warps={t.warps}: {programs} programs" if target.warp else f": {programs} tiles"
+        lines.append(f"  {n}: XBLOCK={t.x} R0_BLOCK={t.r0}{knobs}")
     return "\n".join(lines)
 
 

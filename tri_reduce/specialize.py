@@ -234,7 +234,7 @@ def of_reduce(
     """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished."""
     if tile.programs:
         ascend.check(op, problem.dtype, out)
-        op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(problem, tile)
+        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile)
     sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
@@ -295,7 +295,7 @@ def of_gemv(
     """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary."""
     if tile.programs:
         ascend.check(op, problem.dtype, out)
-        op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(problem, tile)
+        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile)
     sink = "split" if tile.split > 1 else "own"
     spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
     vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)

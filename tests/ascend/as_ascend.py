@@ -10,7 +10,7 @@ import pytest
 os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are imported
 from tri_reduce import targets
 
-REFUSALS = ("Ascend has no float64", "which Ascend does not have", "do not compile for Ascend", "Ascend's compiler miscompiles")
+REFUSALS = ("Ascend has no float64", "which Ascend does not have", "do not compile for Ascend", "Ascend's compiler")
 targets.of_device = lambda device_type, index: targets.by_name("ascend")
 
 

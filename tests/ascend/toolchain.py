@@ -1,7 +1,7 @@
 """The Ascend compiler without CANN, torch_npu or an NPU: Triton source to planned HIVM, as on a host that has them.
 
-`triton-ascend` and `ascendnpu-ir` hold everything up to the plan of the Unified Buffer; only `hivmc`, the last step to machine code, is part
-of CANN alone. A stub takes its place and hands its input on, so that a kernel's "binary" is the text of its planned HIVM.
+`triton-ascend` and `ascendnpu-ir` hold everything up to the plan of the Unified Buffer; only `hivmc`, the last step to machine code, is
+part of CANN alone. A stub takes its place and hands its input on, so that a kernel's "binary" is the text of its planned HIVM.
 """
 
 from __future__ import annotations

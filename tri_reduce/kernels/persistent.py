@@ -35,15 +35,19 @@ def first_value(x_ptr, where_ptr, x_row, where_row, mine, tiles, OP: tl.constexp
 
 @jit
 def walk(
-    first, last, x_ptr, where_ptr, x_row, where_row, live, origin, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, OP: tl.constexpr,
-    HOW: tl.constexpr, AXIS: tl.constexpr, PAD: tl.constexpr, FULL: tl.constexpr, XBLOCK: tl.constexpr, PIECE: tl.constexpr,
+    first, last, x_ptr, where_ptr, x_row, where_row, live, origin, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    OP: tl.constexpr, HOW: tl.constexpr, AXIS: tl.constexpr, PAD: tl.constexpr, FULL: tl.constexpr, POSITION: tl.constexpr, XBLOCK:
+    tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
     """The state of reduced tiles `first` to `last`, lane by lane."""
     DEEP: tl.constexpr = HOW.deep_reduced
     a0, a1, a2 = flat_init(XBLOCK, PIECE, AXIS, first >= 0, OP)
     for t in range(first, last):
-        outer, start = outer_and_start(t, inner_tiles, PIECE, HOW.reduced)
-        inner = start + tl.arange(0, PIECE)
+        outer, start = outer_and_start(t.to(POSITION), inner_tiles, PIECE, HOW.reduced)
+        inner = start.to(POSITION) + tl.arange(0, PIECE)
+        position = outer_offset(outer, i_r1, HOW.reduced, DEEP, 2) + inner * i_r0
+        if HOW.wide:
+            outer, inner = outer.to(tl.int64), inner.to(tl.int64)
         offsets = x_row + along(outer_offset(outer, x_r1, HOW.reduced, DEEP, 0) + inner * x_r0, AXIS)
         exists = along(inner < R0, AXIS) & live
         if FULL:
@@ -66,7 +70,7 @@ def walk(
             value = value.to(OP.cast) - origin
         extra = 0
         if OP.lift_extra == "index":
-            extra = along(outer_offset(outer, i_r1, HOW.reduced, DEEP, 2) + inner * i_r0, AXIS)
+            extra = along(position.to(OP.dtypes[1]), AXIS)
             if HOW.masked:
                 extra = tl.where(contributes, extra, OP.identity[1])
         elif OP.lift_extra == "weight":
@@ -81,19 +85,19 @@ def walk(
 
 @jit
 def walk_in_groups(
-    first, last, x_ptr, where_ptr, x_row, where_row, live, origin, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, OP: tl.constexpr,
-    HOW: tl.constexpr, AXIS: tl.constexpr, PAD: tl.constexpr, FULL: tl.constexpr, GROUP: tl.constexpr, XBLOCK: tl.constexpr,
-    PIECE: tl.constexpr,
+    first, last, x_ptr, where_ptr, x_row, where_row, live, origin, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    OP: tl.constexpr, HOW: tl.constexpr, AXIS: tl.constexpr, PAD: tl.constexpr, FULL: tl.constexpr, POSITION: tl.constexpr, GROUP:
+    tl.constexpr, XBLOCK: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
     """`walk`, where it has so many tiles that a sum of one after another would lose digits: sums of GROUP tiles, and the sum of those."""
     if GROUP == 0:
         return walk(first, last, x_ptr, where_ptr, x_row, where_row, live, origin, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, OP,
-                    HOW, AXIS, PAD, FULL, XBLOCK, PIECE)  # fmt: skip
+                    HOW, AXIS, PAD, FULL, POSITION, XBLOCK, PIECE)  # fmt: skip
     else:
         a0, a1, a2 = flat_init(XBLOCK, PIECE, AXIS, first >= 0, OP)
         for group in range(first, last, GROUP):
             b0, b1, b2 = walk(group, tl.minimum(group + GROUP, last), x_ptr, where_ptr, x_row, where_row, live, origin, R0, x_r1, x_r0,
-                              w_r1, w_r0, i_r1, i_r0, inner_tiles, OP, HOW, AXIS, PAD, FULL, XBLOCK, PIECE)  # fmt: skip
+                              w_r1, w_r0, i_r1, i_r0, inner_tiles, OP, HOW, AXIS, PAD, FULL, POSITION, XBLOCK, PIECE)  # fmt: skip
             a0, a1, a2 = flat_merge(a0, a1, a2, b0, b1, b2, OP)
         return a0, a1, a2
 
@@ -102,13 +106,14 @@ def walk_in_groups(
 def persistent_reduce_kernel(
     x_ptr, where_ptr, out_ptr, p0, p1, p2, seed, count, K, K0, R0, x_k1, x_k0, w_k1, w_k0, o_k1, o_k0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
     inner_tiles, tiles, chunk, slots, OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr, AXIS: tl.constexpr, PAD: tl.constexpr, FULL:
-    tl.constexpr, GROUP: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, PIECE: tl.constexpr,
+    tl.constexpr, POSITION: tl.constexpr, GROUP: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
     """SINK "own": a program owns the outputs of its tiles. "slot": states stay in slots, `slots` tiles for each tile of outputs."""
     DEEP: tl.constexpr = HOW.deep_kept
     SEED: tl.constexpr = HOW.seed
     ACCUMULATE: tl.constexpr = HOW.accumulate
     TRUTH: tl.constexpr = HOW.truth
+    PARTIAL: tl.constexpr = OP.partial
     length = inner_length(K, K0, HOW.kept)
     per_row = tl.cdiv(length, XBLOCK)
     output_tiles = K // length * per_row
@@ -125,13 +130,15 @@ def persistent_reduce_kernel(
         a0, a1, a2 = walk_in_groups(
             slot * chunk, tl.minimum(slot * chunk + chunk, tiles), x_ptr, where_ptr, along(x_row, 1 - AXIS), along(where_row, 1 - AXIS),
             along(mine, 1 - AXIS), along(origin, 1 - AXIS), R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, OP, HOW, AXIS, PAD, FULL,
-            GROUP, XBLOCK, PIECE,
+            POSITION, GROUP, XBLOCK, PIECE,
         )  # fmt: skip
         a0, a1, a2 = flat_fold(a0, a1, a2, AXIS, OP)
         if OP.shifted:
             a0 = a0 + origin
         out = outer_offset(outer, o_k1, HOW.kept, DEEP, 2) + k * o_k0
         if SINK == "own":
-            flat_write(out_ptr, out, a0, a1, a2, seed, count, mine, OP, SEED, ACCUMULATE, TRUTH)
+            if OP.arity == 1:
+                a0 = a0.to(PARTIAL.dtypes[0])
+            flat_write(out_ptr, out, a0, a1, a2, seed, count, mine, PARTIAL, SEED, ACCUMULATE, TRUTH)
         else:
             flat_add_to_slot(p0, p1, p2, slot * K + out, a0, a1, a2, seed, mine, OP)
