@@ -23,7 +23,7 @@ _OWN_OPS = "Ascend's compiler miscompiles folds of more than one primitive: only
 ROW_LANES = 16  # on chip a tile's last axis is padded to 32 bytes
 FEW_OUTPUTS = 16
 # Elements of a tile that fit, for: at most FEW_OUTPUTS, more outputs, under where=. Every op has room for 4096 without where=.
-ROOM = {"add": (16384, 8192, 4096), "int": (16384, 8192, 4096), "other": (4096, 4096, 2048)}
+ROOM = {"add": (16384, 8192, 4096), "product": (8192, 8192, 0), "int": (16384, 8192, 4096), "other": (4096, 4096, 2048)}
 
 
 def _bound(op: DeviceOp, problem: Problem) -> int:
@@ -139,17 +139,20 @@ def padded(problem: Problem, tile: Tile) -> int:
 def room(op: DeviceOp, problem: Problem, tile: Tile) -> int:
     """Elements of the largest tile that fits the buffer, measured (docs/ascend.md)."""
     kind = "other"
-    if op.arity == 1 and op.combine in (fn.add, fn.multiply) and str(op.dtypes[0]).startswith("fp"):
+    if problem.op == "gemv":
+        kind = "product"
+    elif op.arity == 1 and op.combine in (fn.add, fn.multiply) and str(op.dtypes[0]).startswith("fp"):
         kind = "add"
-    elif op.arity == 1 and op.cast is not None and str(op.dtypes[0]) == "int32":
+    elif op.arity == 1 and problem.dtype.name == "i32" and op.combine in (*_EXACT, *map(_VECTOR.get, _EXACT)):
         kind = "int"
     few, many, masked = ROOM[kind]
     return masked if problem.masked else few if tile.x <= FEW_OUTPUTS and not group(problem, tile, op) else many
 
 
-def in_pieces(op: DeviceOp, problem: Problem, tile: Tile) -> Tile:
-    """The tile as it is read: in pieces of its reduced lanes where all of them do not fit."""
-    most = pow2_floor(room(op, problem, tile) / (padded(problem, tile) / tile.r0))
+def in_pieces(op: DeviceOp, problem: Problem, tile: Tile, slots: bool = False) -> Tile:
+    """The tile as it is read: in pieces of its reduced lanes where all of them do not fit. slots: beside it there is a slot's state."""
+    within = room(op, problem, tile) // (2 if slots and op.arity > 1 else 1)
+    most = pow2_floor(within / (padded(problem, tile) / tile.r0))
     if problem.dtype.itemsize == 1 and tile.x == 1:  # a row of bytes is widened by way of three more
         most = min(most, 512)
     return replace(tile, r0=min(tile.r0, max(1, most)))

@@ -234,7 +234,7 @@ def of_reduce(
     """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished."""
     if tile.programs:
         ascend.check(op, problem.dtype, out)
-        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile)
+        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
     sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"

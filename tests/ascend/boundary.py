@@ -68,7 +68,7 @@ def main() -> None:
     toolchain.install()
     from tri_reduce import ascend
 
-    ascend.in_pieces = lambda op, problem, tile: tile  # whole tiles
+    ascend.in_pieces = lambda op, problem, tile, slots=False: tile  # whole tiles
     for op in sys.argv[1:] or OPS:
         for dtype in ("fp32", "bf16") if op in ("var", "logsumexp", "gemv", "sum_sq", "prod") else ("fp32", "bf16", "i32", "i8"):
             for layout in ("rows", "columns"):

@@ -25,7 +25,7 @@ PRIMITIVES = {
     "arith.addf": "sum", "arith.addi": "sum", "arith.mulf": "prod", "arith.maxnumf": "max", "arith.minnumf": "min", "arith.maxsi": "max",
     "arith.minsi": "min", "arith.andi": "andi", "arith.ori": "ori", "arith.xori": "xori",
 }  # fmt: skip
-_FOLD = re.compile(r'"tt\.reduce"\([^)]*\).*?\(\{(.*?)tt\.reduce\.return.*?\}\) : \(([^)]*)\)', re.DOTALL)
+_FOLD = re.compile(r'"tt\.reduce"\([^)]*\) <\{axis = (\d+) : i32\}> \(\{(.*?)tt\.reduce\.return.*?\}\) : \(([^)]*)\)', re.DOTALL)
 _VECTOR_FOLD = re.compile(r"hivm\.hir\.vreduce <(\w+)> ins\([^:]*: memref<[^,>]*x(\w+)")
 
 
@@ -44,11 +44,11 @@ FAULTS = ("overflow", "error", "miscompiled", "slow")
 def folds(ttir: str) -> Counter[tuple[str, str]]:
     """(primitive, element type) of each fold of a kernel; ("compound", type) of one that is none."""
     found: Counter[tuple[str, str]] = Counter()
-    for body, types in _FOLD.findall(ttir):
+    for axis, body, types in _FOLD.findall(ttir):
         ops = re.findall(r"= ([a-z]+\.[a-z_]+)", body)
         first = types.split(">")[0].split("<")[-1]
         *sizes, kind = first.split("x")
-        if all(n == "1" for n in sizes):
+        if sizes[int(axis)] == "1":
             continue  # nothing is folded
         simple = len(ops) == 1 and types.count("tensor") == 1
         found[PRIMITIVES.get(ops[0], "compound") if simple else "compound", kind] += 1

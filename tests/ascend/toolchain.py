@@ -92,7 +92,7 @@ def buffer_bytes(text: str) -> int:
 
 
 def scalar_loops(text: str) -> int:
-    """Loads of single elements that a loop makes one after another: data that the vector unit does not process."""
+    """Elements that loops read or write one after another: data that the vector unit does not process."""
     counters = set(re.findall(r"scf\.for (%\w+) = ", text))
-    loads = re.findall(r"memref\.load %[\w#]+\[([^\]]+)\]", text)
-    return sum(bool(counters & set(re.split(r",\s*", indices))) for indices in loads)
+    accesses = re.findall(r"memref\.(?:load|store) [^\[]*\[([^\]]+)\]", text)
+    return sum(bool(counters & set(re.split(r",\s*", indices))) for indices in accesses)
