@@ -143,7 +143,7 @@ def room(op: DeviceOp, problem: Problem, tile: Tile) -> int:
         kind = "product"
     elif op.arity == 1 and op.combine in (fn.add, fn.multiply) and str(op.dtypes[0]).startswith("fp"):
         kind = "add"
-    elif op.arity == 1 and problem.dtype.name == "i32" and op.combine in (*_EXACT, *map(_VECTOR.get, _EXACT)):
+    elif op.arity == 1 and op.cast is not None and problem.dtype.name == "i32" and op.combine in (*_EXACT, *map(_VECTOR.get, _EXACT)):
         kind = "int"
     few, many, masked = ROOM[kind]
     return masked if problem.masked else few if tile.x <= FEW_OUTPUTS and not group(problem, tile, op) else many
