@@ -21,6 +21,11 @@ def result_of(op, dtype):
     return torch.int64 if op in ("argmax", "argmin", "count_nonzero") else torch.bool if op in ("any", "all") else dtype
 
 
+def finite(d, dtype):
+    """Products of a d converted to dtype stay finite: whole numbers wrap where the result is whole, and overflow where it is not."""
+    return d is not torch.bool and d.is_floating_point == dtype.is_floating_point
+
+
 class Stream:
     """A reducer and, beside it, every contribution: `v` and `m`, [outputs, contributions]."""
 
@@ -64,7 +69,7 @@ class Stream:
         dtype = self.dtype
         if self.rng.random() < 0.3 and self.op not in BITWISE:
             dtype = self.rng.choice(
-                [d for d in DTYPES if torch.promote_types(d, dtype) == dtype and (d is not torch.bool or self.op != "prod")]
+                [d for d in DTYPES if torch.promote_types(d, dtype) == dtype and (self.op != "prod" or finite(d, dtype))]
             )
         kind = self.rng.choice(("spread", "spread", "ties", "special"))
         make = values(dict(op=self.op, dtype=dtype, values=kind, asked=dtype), self.seed * 100 + self.serial)

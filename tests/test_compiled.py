@@ -88,6 +88,23 @@ def test_a_reducers_kernels_compile_fold_once_and_spill_nothing(target, op):
         assert spilled(binary(record, target)) == 0, record
 
 
+@pytest.mark.parametrize("op", STREAMED)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_an_update_lets_the_next_begin_and_waits_before_it_touches_its_slots(op, dim):
+    """Values are read before that wait, slots only after it, and by no other path than the second-level cache."""
+    record = next(r for r in inventory.library_kernels("cuda:90", problems=[(op, (4096, 1024), dim, "fp32")]) if "update" in r.name)
+    text = binary(record, "cuda:90").asm["ptx"]
+    begins, waits = text.index("griddepcontrol.launch_dependents"), text.rindex("griddepcontrol.wait")
+    assert (
+        text.count("griddepcontrol.wait") == 2 and text.index("griddepcontrol.wait") < begins
+    )  # for all before, where it follows no update
+    reads, writes = ([m.start() for m in re.finditer(rf"{kind}\.global\S*", text)] for kind in ("ld", "st"))
+    of_slots = [m.start() for m in re.finditer(r"ld\.global\.cg", text)]
+    assert begins < reads[0] < waits < min(of_slots) and waits < min(writes)
+    assert all(at < waits for at in set(reads) - set(of_slots))
+    assert "griddepcontrol" not in binary(first((op, (4096, 1024), dim, "fp32"), "cuda:90"), "cuda:90").asm["ptx"]
+
+
 @pytest.mark.parametrize("op", [op for op in MONOIDS if op not in STREAMED])
 def test_the_kernels_of_every_reducer_fold_once(op):
     dtype = "i32" if MONOIDS[op].ints_only else "fp32"

@@ -14,7 +14,7 @@ from .configs import Tile, candidates, select_configs
 from .kinds import kind_of
 from .monoids import MONOIDS, counted, lookup, products
 from .problem import Problem, describe
-from .slot_plans import of_combine, of_merge, of_segment, segment_tile, slot_count
+from .slot_plans import beside, of_combine, of_merge, of_segment, segment_tile, slot_count
 from .specialize import Specialization, of_gemv, of_reduce
 from .targets import Target
 from .validate import value_types
@@ -121,13 +121,11 @@ def _stream(problem: Problem, tile: Tile, target: Target) -> Iterator[tuple[str,
     except (TypeError, ValueError):  # an op that does not stream (values of this dtype)
         return
     kept = kind.monoid.device(kind.kept_in if target.wide_floats else kind.value)
-    slots, result = (
-        slot_count(kind.outputs, "run_to_run", target.cores if target.persistent else targets.H200.cores),
-        dtypes.of(kind.result),
-    )
+    slots, result = slot_count(kind.outputs, "run_to_run", target.cores), dtypes.of(kind.result)
     op = dataclasses.replace(kind.monoid.device(kind.value), wider=kept)
+    tile = beside(problem, target, tile) if target.overlaps else tile
     shared = dataclasses.replace(tile, split=min(tile.split, slots))
-    yield "update", of_reduce(problem, shared, op, result, slot_count=slots)
+    yield "update", of_reduce(problem, shared, op, result, slot_count=slots, early=target.overlaps)
     most = target.cores if target.persistent else 0
     if not target.persistent:
         rows = segment_tile(1, "run_to_run")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import dtypes, targets
+from . import capture, dtypes, targets
 from .configs import pow2_ceil
 from .interpret import interpret
 from .kernels.compat import ast_source
@@ -24,6 +24,7 @@ from .specialize import Specialization
 
 _current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
+_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 _WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor, Any]] = {}
 _LOCK = threading.Lock()
 _SLOT_BYTES = 8
@@ -53,13 +54,16 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
 
 @functools.lru_cache(maxsize=4096)
 def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: int) -> Any:
-    """The compiled kernel, its binary loaded on the device."""
+    """The compiled kernel, for a device."""
     import triton
 
     fn, signature, constexprs, divisible, warps = spec_key
     names = fn.arg_names
     source = ast_source(fn, dict(signature), dict(constexprs), {(names.index(n),): [["tt.divisibility", 16]] for n in divisible})
-    return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps})
+    return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps} if warps else {})
+
+
+_MIDDLE = ("function", "cooperative", "launch_pdl", "", "", "metadata", "", "", "")  # what the compiled launcher takes before the arguments
 
 
 def _launcher(kernel: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
@@ -113,7 +117,9 @@ class Plan:
         self._slots = spec.outputs * spec.slots
         self._operands = len(pointers) - len(self._states)
         self._launch: tuple[Callable[..., None], tuple[Any, ...]] | None = None
-        self.run: Callable[..., None] = self._interpret if targets.interpreting() else self._run
+        self._public = self.target.backend == "npu"
+        run = self._run_public if self._public else self._run
+        self.run: Callable[..., None] = self._interpret if targets.interpreting() else run
 
     def _run(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
         """Launch on the device's current stream. `scalars` take the place of the first integers of the specialisation."""
@@ -129,20 +135,28 @@ class Plan:
         launch(self.spec.programs, 1, 1, stream, *middle, first.data_ptr() - self._back, *pointers, *state, *rest)
         return None
 
+    def _run_public(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
+        """Launch by what every Triton backend has: its own stream, tensors as arguments."""
+        spec, given = self.spec, dict(zip(self._states, states, strict=False))
+        rest = (*scalars, *self._rest[len(scalars) :])
+        named = dict(zip(spec.fn.arg_names, [first, *others, *(given.get(n) for n in self._states), *rest]))
+        with targets.current(self.device):
+            self.compile()[(spec.programs, 1, 1)](*(named[n] for n, kind in spec.signature if kind != "constexpr"))
+
     def bind(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[..., Tensor]:
         """`call(first, second, [third,] out)`, where all but the first may be None: `run` with all that can be known beforehand looked
         up.
         """
         device, index, back, programs = self.device, self._index, self._back, self.spec.programs
         strides = contiguous_strides(shape)
-        if targets.interpreting():
+        if targets.interpreting() or self._public:
 
-            def interpret(*operands: Tensor | None) -> Tensor:
+            def plainly(*operands: Tensor | None) -> Tensor:
                 out = operands[-1] if operands[-1] is not None else torch.empty_strided(shape, strides, dtype=dtype, device=device)
                 self.run(*operands[:-1], out)
                 return out
 
-            return interpret
+            return plainly
         launch, middle = self._launch or self._prepare()
         shares, states, rest, tail = self._shares, self._room_pointers, self._rest, (*self._none, *self._rest)
 
@@ -173,28 +187,45 @@ class Plan:
         return call_of_four if self._operands == 4 else call
 
     def bind_states(self, states: tuple[Tensor, ...]) -> Callable[..., None]:
-        """`call(first, second, *scalars)`: `run` into these states, with all that can be known beforehand looked up."""
-        if targets.interpreting():
-            return lambda first, second, *scalars: self.run(first, second, None, states=states, scalars=scalars)
+        """`call(first, second, *position)`: update these states, with all that can be known beforehand looked up.
+
+        Where launches may overlap (see capture.py), an update waits at its start for all before it, unless it follows another directly.
+        """
+        if targets.interpreting() or self._public:
+            return lambda first, second, *position: self.run(first, second, None, states=states, scalars=(0, *position))
         launch, middle = self._launch or self._prepare()
         index, back, programs = self._index, self._back, self.spec.programs
         head = (None, *(s.data_ptr() for s in states), *self._none)[: len(self._states) + 1]
-        rest, tail = self._rest, (*head, *self._rest)
+        rest, apart, following = self._rest, (*head, 0, *self._rest[1:]), (*head, 1, *self._rest[1:])
+        overlaps = self.target.overlaps and len(middle) == len(_MIDDLE)
+        early = tuple(True if name == "launch_pdl" else value for name, value in zip(_MIDDLE, middle, strict=overlaps))
 
-        def call(first: Tensor, second: Tensor | None, *scalars: int) -> None:
+        def call(first: Tensor, second: Tensor | None, *position: int) -> None:
             if _current_device() != index:
                 with torch.cuda.device(index):
-                    return call(first, second, *scalars)
-            after = (*head, *scalars, *rest[len(scalars) :]) if scalars else tail
+                    return call(first, second, *position)
+            stream = _current_stream(index)
+            captured = overlaps and _capturing()
+            goes_on = captured and capture.goes_on(stream)
+            after = following if goes_on else apart
+            if position:
+                after = (*head, int(goes_on), *position, *rest[2:])
+            how = early if overlaps and goes_on == captured else middle
             other = None if second is None else second.data_ptr()
-            launch(programs, 1, 1, _current_stream(index), *middle, first.data_ptr() - back, other, *after)
+            launch(programs, 1, 1, stream, *how, first.data_ptr() - back, other, *after)
+            if captured:
+                capture.launched(stream)
             return None
 
         return call
 
-    def _prepare(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    def compile(self) -> Any:
+        """The compiled kernel, not loaded yet: threads may compile side by side."""
         spec = self.spec
-        kernel = compiled((spec.fn, spec.signature, spec.constexprs, spec.divisible, spec.warps), self.target, self._index)
+        return compiled((spec.fn, spec.signature, spec.constexprs, spec.divisible, spec.warps), self.target, self._index)
+
+    def _prepare(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        kernel = self.compile()
         with torch.cuda.device(self._index):  # where the binary is loaded
             self._launch = _launcher(kernel)
         return self._launch

@@ -159,7 +159,7 @@ class SlotPartials(Partials):
 def bind_all(parts: Sequence[Partials], values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> list[tuple[Bound, bool]]:
     """(call, whether it takes a position): together they update every part. Kernels feed up to three states of one tile from one read."""
     lone = [p for p in parts if len(p.states) > 1 or not isinstance(p, SlotPartials) or p.most]
-    sharing = [p for p in parts if p not in lone]
+    sharing = [p for p in parts if isinstance(p, SlotPartials) and p not in lone]
     groups = [tuple(sharing[n : n + MOST]) for n in range(0, len(sharing), MOST)]
     calls = [(bind_together(group, values, dims, where), False) for group in groups]
     return calls + [(p.bind(values, dims, where), p.kind.monoid.indexed) for p in lone]

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import ascend, dtypes
-from .configs import Tile, pow2_ceil, pow2_floor
+from .configs import Tile, pow2_ceil, pow2_floor, with_split
 from .kernels.flat_slots import persistent_combine_kernel, persistent_merge_kernel
 from .kernels.segments import segment_kernel
 from .kernels.slots import combine_kernel, merge_kernel
 from .monoids import DeviceOp
-from .problem import coalesce, contiguous_strides
+from .problem import Problem, coalesce, contiguous_strides
 from .specialize import _NAMES, RUN_TIME, Specialization, _axis_values, _deep, _specialize, bits_of
+from .targets import Target
 
 PROGRAMS_PER_CORE = 8  # that fill a device
 FEWEST_PROGRAMS = 64
-OUTPUTS = 128  # that a program of an update computes at once where outputs are contiguous
+OUTPUTS = 32  # that a program of an update computes at once where outputs are contiguous
 FEW_OUTPUTS = 1 << 18  # so many outputs still get a few slots
 INVARIANT_SLOTS = 16
+UPDATE_WARPS, UPDATE_PROGRAMS = 4, 4  # of a program, of a core: a quarter of its room; the programs of the next launch find theirs
+UPDATE_LANES, UPDATE_ROWS = 4096, 8  # of a tile of rows
+LINE = 128  # bytes of neighbouring outputs that a program reads at once
+FOLD_LANES = 512  # of a program of the last fold: it is short of programs, not of lanes
 
 
 def slot_count(outputs: int, determinism: str, cores: int = 132) -> int:
@@ -29,12 +35,28 @@ def slot_count(outputs: int, determinism: str, cores: int = 132) -> int:
 
     Example:
         >>> slot_count(1, "run_to_run"), slot_count(4096, "run_to_run"), slot_count(10**7, "run_to_run")
-        (1056, 33, 1)
+        (1056, 8, 1)
     """
     if determinism == "invariant":
         return INVARIANT_SLOTS
     programs = max(PROGRAMS_PER_CORE * cores, FEWEST_PROGRAMS)
     return max(min(programs, programs * OUTPUTS // max(outputs, 1)), 4 if outputs <= FEW_OUTPUTS else 1)
+
+
+def beside(problem: Problem, target: Target, tile: Tile) -> Tile:
+    """The tile for a launch beside those before and after it: few warps, and not many programs."""
+    tile = replace(tile, warps=min(tile.warps, UPDATE_WARPS))
+    if tile.regime == "columns":
+        outputs = pow2_ceil(problem.kept[-1].size)
+        return with_split(problem, target, replace(tile, x=max(tile.x, min(outputs, LINE // problem.dtype.itemsize))))
+    while -(-problem.xnumel // tile.x) * tile.split > UPDATE_PROGRAMS * target.cores and tile.regime == "rows":
+        if tile.split > 1:
+            tile = replace(tile, split=-(-tile.split // 2))
+        elif tile.x < UPDATE_ROWS and tile.r1 == 1:
+            tile = replace(tile, x=tile.x * 2, r0=min(tile.r0, UPDATE_LANES // (tile.x * 2)))
+        else:
+            break
+    return tile
 
 
 def _grid(outputs: int, slots: int, most: int = 0) -> tuple[Tile, int]:
@@ -44,8 +66,8 @@ def _grid(outputs: int, slots: int, most: int = 0) -> tuple[Tile, int]:
     if most:
         tile = Tile("combine", 128, min(pow2_ceil(slots), 8), plain=True, programs=most)
         return tile, min(most, -(-outputs // tile.x))
-    lanes = min(pow2_ceil(slots), 1024)
-    tile = Tile("combine", max(1, min(1024 // lanes, 256)), lanes, plain=True)
+    lanes = min(pow2_ceil(slots), FOLD_LANES)
+    tile = Tile("combine", max(1, min(FOLD_LANES // lanes, 256)), lanes, plain=True)
     return tile, -(-outputs // tile.x)
 
 

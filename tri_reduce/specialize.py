@@ -24,7 +24,7 @@ from .problem import Axis, Problem
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
 EVICTION = "evict_first"  # every vector is read once
 _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
-_SCALARS = ("seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
+_SCALARS = ("follows", "seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
 RUN_TIME = 2**62 + 1  # stands for an integer that each launch passes: 64 bits wide, of any alignment
 _NAMES = {tl.float32: "fp32", tl.float64: "fp64", tl.int32: "i32", tl.int64: "i64"} if hasattr(tl.float32, "name") else {}
 
@@ -39,7 +39,7 @@ class Walk(Constant):
     loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where. seed:
     "state",
     "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta
-    not 0. vector_2d: gemv's vector is read in the matrix's layout.
+    not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next launch may begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -64,6 +64,7 @@ class Walk(Constant):
     scaled: bool = False
     adds: bool = False
     vector_2d: bool = False
+    early: bool = False
     kinds: tuple[Any, ...] = ()
     truths: tuple[bool, ...] = ()
 
@@ -229,9 +230,13 @@ def of_reduce(
     seed_kind: str | None = None,
     accumulate: bool = False,
     slot_count: int = 0,
+    early: bool = False,
     kinds: tuple[dtypes.DType, ...] = (),
 ) -> Specialization:
-    """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished."""
+    """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished.
+
+    `early`: the target's launches may overlap, and this one says when the next may begin.
+    """
     if tile.programs:
         ascend.check(op, problem.dtype, out)
         op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
@@ -243,7 +248,7 @@ def of_reduce(
         problem, tile, op, sink, slots,
         precast=None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
         masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not
-        slot_count,
+        slot_count, early=early and slot_count > 0,
         kinds=tuple(tl.uint8 if k.name == "bool" else _triton_dtype(k) for k in kinds), truths=tuple(k.name == "bool" for k in kinds),
     )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
@@ -257,6 +262,8 @@ def of_reduce(
         ints["seed"] = bits_of(seed, op.partial.dtypes[0])
     if slot_count and op.lift_extra == "index":
         ints["seed"] = RUN_TIME  # each launch passes its position in the stream
+    if constants["HOW"].early:
+        ints["follows"] = 0  # each launch passes whether it follows another update directly
     pointers = {"x_ptr": problem.dtype.storage}
     if problem.masked:
         pointers["where_ptr"] = "u8"

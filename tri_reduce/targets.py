@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from .kernels.compat import HAS_TRITON, triton
+from .kernels.compat import HAS_TRITON, gdc_wait, triton
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Target:
     wide_floats: bool = True
     persistent: bool = False
     buffer: int = 0
+
+    @property
+    def overlaps(self) -> bool:
+        """A launch may begin before the one before it ends, where a kernel says when to wait."""
+        return self.backend == "cuda" and isinstance(self.arch, int) and self.arch >= 90 and gdc_wait is not None
 
     @property
     def key(self) -> str:
@@ -101,7 +107,7 @@ def of_device(device_type: str, index: int) -> Target:
     if not HAS_TRITON:
         raise RuntimeError("tri_reduce needs Triton for tensors of a GPU: pip install 'tri-reduce[cuda]'")
     if device_type == "npu":
-        return _KNOWN["ascend"]
+        return _of_npu(index)
     facts = torch.cuda.get_device_properties(index)
     name = facts.name.lower()
     known = next((t for key, t in _KNOWN.items() if key in name), None)
@@ -112,6 +118,27 @@ def of_device(device_type: str, index: int) -> Target:
             name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1
         )
     return Target(name, "cuda", facts.major * 10 + facts.minor, 32, facts.multi_processor_count, 1e12)
+
+
+def _of_npu(index: int) -> Target:
+    """What Triton's active driver says of an Ascend device; RuntimeError where it is not Ascend's."""
+    try:
+        from triton.runtime import driver
+
+        arch = driver.active.get_current_target().arch
+        cores = driver.active.utils.get_device_properties(index)["num_vectorcore"]
+        if not str(arch).startswith("Ascend"):
+            raise RuntimeError(f"the active driver is for {arch}")
+    except Exception as error:  # no triton-ascend, no CANN, another backend: whatever it is, this is not an Ascend that kernels run on
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise RuntimeError(f"tri_reduce needs triton-ascend and CANN for tensors of an NPU (docs/ascend.md): {why}") from error
+    known = _KNOWN["ascend"]
+    return known if (arch, cores) == (known.arch, known.cores) else replace(known, name=str(arch).lower(), arch=arch, cores=cores)
+
+
+def current(device: torch.device) -> Any:
+    """A context in which an NPU is the current one; others are left to their own launchers."""
+    return torch.npu.device(device.index or 0) if device.type == "npu" else contextlib.nullcontext()  # type: ignore[attr-defined]
 
 
 def compiler_target(target: Target) -> object:
@@ -127,4 +154,4 @@ def named_device(device: Any) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
 
 
-__all__ = ["H200", "Target", "by_name", "compiler_target", "interpreting", "named_device", "of_device", "runs_kernels", "triton"]
+__all__ = ["H200", "Target", "by_name", "compiler_target", "current", "interpreting", "named_device", "of_device", "runs_kernels", "triton"]

@@ -54,7 +54,8 @@ def test_a_kernel_that_does_not_compile_is_found():
 
 
 def test_a_fold_that_became_another_is_found():
-    ttir = '"tt.reduce"(%5) <{axis = 1 : i32}> ({\n %9 = arith.addf %a, %b : f32\n tt.reduce.return %9 : f32\n }) : (tensor<4x64xf32>) -> tensor<4xf32>'
+    body = "%9 = arith.addf %a, %b : f32\n tt.reduce.return %9 : f32\n"
+    ttir = f'"tt.reduce"(%5) <{{axis = 1 : i32}}> ({{\n {body} }}) : (tensor<4x64xf32>) -> tensor<4xf32>'
     hivm = "hivm.hir.vreduce <max> ins(%5 : memref<4x64xf32, #hivm.address_space<ub>>)"
     assert check.judge(ttir, hivm, "aiv")[0] == "miscompiled"
     assert check.judge(ttir, hivm.replace("max", "sum"), "aiv")[0] == "compiled"

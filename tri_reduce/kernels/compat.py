@@ -11,6 +11,10 @@ try:
 
     HAS_TRITON = True
     jit: Any = triton.jit
+    try:
+        from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+    except ImportError:
+        gdc_launch_dependents = gdc_wait = None
 except ImportError:  # e.g. macOS: there is no Triton, and no kernel is ever compiled
 
     class _Absent:
@@ -25,6 +29,7 @@ except ImportError:  # e.g. macOS: there is no Triton, and no kernel is ever com
             raise ImportError("this needs Triton: pip install 'tri-reduce[cuda]'")
 
     triton = tl = _Absent()
+    gdc_launch_dependents = gdc_wait = None
     HAS_TRITON = False
 
     def jit(fn: Any = None, **options: Any) -> Any:
@@ -79,4 +84,4 @@ def ast_source(fn: Any, signature: dict[str, str], constants: dict[str, Any], at
     return ASTSource(fn, signature={n: t for n, t in signature.items() if n not in constants}, constants=constants, attrs=hints)
 
 
-__all__ = ["HAS_TRITON", "Constant", "ast_source", "jit", "tl", "triton"]
+__all__ = ["HAS_TRITON", "Constant", "ast_source", "gdc_launch_dependents", "gdc_wait", "jit", "tl", "triton"]

@@ -73,7 +73,7 @@ def persistent_combine_kernel(
     per_row = tl.cdiv(length, XBLOCK)
     for tile in range(tl.program_id(0), K // length * per_row, tl.num_programs(0)):
         if WIDE:
-            tile = tile.to(tl.int64)
+            tile = tl.cast(tile, tl.int64)
         outer, start = outer_and_start(tile, per_row, XBLOCK, KEPT)
         inner = start + tl.arange(0, XBLOCK)
         live = inner < length
@@ -90,7 +90,7 @@ def persistent_merge_kernel(
     """Fold each output's slots in q and combine the state into p, in its first slot."""
     for tile in range(tl.program_id(0), tl.cdiv(K, XBLOCK), tl.num_programs(0)):
         if WIDE:
-            tile = tile.to(tl.int64)
+            tile = tl.cast(tile, tl.int64)
         k = tile * XBLOCK + tl.arange(0, XBLOCK)
         live = k < K
         a0, a1, a2 = flat_fold_slots(q0_ptr, q1_ptr, q2_ptr, k, slots, K, live, OP, XBLOCK, SBLOCK)

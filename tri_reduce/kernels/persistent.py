@@ -43,7 +43,7 @@ def walk(
     DEEP: tl.constexpr = HOW.deep_reduced
     a0, a1, a2 = flat_init(XBLOCK, PIECE, AXIS, first >= 0, OP)
     for t in range(first, last):
-        outer, start = outer_and_start(t.to(POSITION), inner_tiles, PIECE, HOW.reduced)
+        outer, start = outer_and_start(tl.cast(t, POSITION), inner_tiles, PIECE, HOW.reduced)
         inner = start.to(POSITION) + tl.arange(0, PIECE)
         position = outer_offset(outer, i_r1, HOW.reduced, DEEP, 2) + inner * i_r0
         if HOW.wide:
@@ -104,11 +104,15 @@ def walk_in_groups(
 
 @jit
 def persistent_reduce_kernel(
-    x_ptr, where_ptr, out_ptr, p0, p1, p2, seed, count, K, K0, R0, x_k1, x_k0, w_k1, w_k0, o_k1, o_k0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
-    inner_tiles, tiles, chunk, slots, OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr, AXIS: tl.constexpr, PAD: tl.constexpr, FULL:
-    tl.constexpr, POSITION: tl.constexpr, GROUP: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, PIECE: tl.constexpr,
+    x_ptr, where_ptr, out_ptr, p0, p1, p2, follows, seed, count, K, K0, R0, x_k1, x_k0, w_k1, w_k0, o_k1, o_k0, x_r1, x_r0, w_r1, w_r0,
+    i_r1, i_r0, inner_tiles, tiles, chunk, slots, OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr, AXIS: tl.constexpr, PAD:
+    tl.constexpr, FULL: tl.constexpr, POSITION: tl.constexpr, GROUP: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, PIECE:
+    tl.constexpr,
 ):  # fmt: skip
-    """SINK "own": a program owns the outputs of its tiles. "slot": states stay in slots, `slots` tiles for each tile of outputs."""
+    """SINK "own": a program owns the outputs of its tiles. "slot": states stay in slots, `slots` tiles for each tile of outputs.
+
+    `follows` is not read: launches do not overlap here. R0_BLOCK is the configuration's, PIECE what is read of it at once.
+    """
     DEEP: tl.constexpr = HOW.deep_kept
     SEED: tl.constexpr = HOW.seed
     ACCUMULATE: tl.constexpr = HOW.accumulate

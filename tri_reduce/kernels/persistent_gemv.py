@@ -44,7 +44,7 @@ def persistent_gemv_kernel(
     per_row = tl.cdiv(length, XBLOCK)
     for tile in range(tl.program_id(0), K // length * per_row, tl.num_programs(0)):
         if HOW.wide:
-            tile = tile.to(tl.int64)
+            tile = tl.cast(tile, tl.int64)
         outer, start = outer_and_start(tile, per_row, XBLOCK, HOW.kept)
         k = start + tl.arange(0, XBLOCK)
         live = k < length

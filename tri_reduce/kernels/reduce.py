@@ -4,7 +4,7 @@ One body serves every regime: which axis is contiguous, how long it is and how m
 """
 
 from .combine import arrive, fold_partials, store_state, write_parts, write_result
-from .compat import jit, tl
+from .compat import gdc_launch_dependents, gdc_wait, jit, tl
 from .language import finalize, init, update
 from .slots import add_to_slot
 from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, unravel_outer
@@ -53,8 +53,8 @@ def update_tile(
 
 @jit
 def reduce_kernel(
-    x_ptr, where_ptr, out_ptr, p0, p1, p2, ticket_ptr, seed, shift, count, K, K0, R1, R0, x_k1, x_k0, w_k1, w_k0, o_k1, o_k0,
-    x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
+    x_ptr, where_ptr, out_ptr, p0, p1, p2, ticket_ptr, follows, seed, shift, count, K, K0, R1, R0, x_k1, x_k0, w_k1, w_k0, o_k1,
+    o_k0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
     OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -66,6 +66,10 @@ def reduce_kernel(
     DEEP: tl.constexpr = HOW.deep_kept
     TILES: tl.constexpr = HOW.tiles
     SEED: tl.constexpr = HOW.seed
+    if HOW.early:
+        if follows == 0:
+            gdc_wait()  # what ran before may have written the values
+        gdc_launch_dependents()
     tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", HOW.slot_fast)
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
     if HOW.wide:
@@ -107,6 +111,8 @@ def reduce_kernel(
         else:
             write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
     elif SINK == "slot":  # [slot, output] whatever the layout and the tile
+        if HOW.early:
+            gdc_wait()  # the update before this one may still be in its slots
         add_to_slot(p0, p1, p2, slot * K + out_offsets, state, seed, live, OP)
     else:
         offsets = k * slots + slot if HOW.slot_fast else slot * K + k
