@@ -11,6 +11,10 @@ os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are imported
 from tri_reduce import targets
 
 REFUSALS = ("Ascend has no float64", "which Ascend does not have", "do not compile for Ascend", "Ascend's compiler")
+DIFFERS = {
+    "test_ops_of_one_tile_share_a_launch": "on Ascend each op has a launch of its own",
+    "test_a_variance_far_from_zero_keeps_its_digits": "streams keep their means in float32 where there is no float64",
+}
 targets.of_device = lambda device_type, index: targets.by_name("ascend")
 
 
@@ -22,3 +26,9 @@ def pytest_pyfunc_call(pyfuncitem):
         if any(text in str(error) for text in REFUSALS):
             pytest.skip(f"refused: {error}")
         raise
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if reason := DIFFERS.get(item.originalname):
+            item.add_marker(pytest.mark.skip(reason=reason))
