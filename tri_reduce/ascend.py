@@ -23,7 +23,13 @@ _OWN_OPS = "Ascend's compiler miscompiles folds of more than one primitive: only
 ROW_LANES = 16  # on chip a tile's last axis is padded to 32 bytes
 FEW_OUTPUTS = 16
 # Elements of a tile that fit, for: at most FEW_OUTPUTS, more outputs, under where=. Every op has room for 4096 without where=.
-ROOM = {"add": (16384, 8192, 4096), "product": (8192, 8192, 0), "int": (16384, 8192, 4096), "other": (4096, 4096, 2048)}
+ROOM = {
+    "add": (16384, 8192, 4096),
+    "product": (8192, 8192, 0),
+    "flag": (8192, 8192, 2048),
+    "int": (16384, 8192, 4096),
+    "other": (4096, 4096, 2048),
+}
 
 
 def _bound(op: DeviceOp, problem: Problem) -> int:
@@ -141,12 +147,17 @@ def room(op: DeviceOp, problem: Problem, tile: Tile) -> int:
     kind = "other"
     if problem.op == "gemv":
         kind = "product"
+    elif op.arity == 1 and op.lift is fn.lift_nonzero:
+        kind = "flag"
     elif op.arity == 1 and op.combine in (fn.add, fn.multiply) and str(op.dtypes[0]).startswith("fp"):
         kind = "add"
     elif op.arity == 1 and op.cast is not None and problem.dtype.name == "i32" and op.combine in (*_EXACT, *map(_VECTOR.get, _EXACT)):
         kind = "int"
     few, many, masked = ROOM[kind]
-    return masked if problem.masked else few if tile.x <= FEW_OUTPUTS and not group(problem, tile, op) else many
+    if problem.masked:
+        return masked
+    spare = tile.x > 1 or op.finish_extra is None  # the finish of one output has a row of its own
+    return few if tile.x <= FEW_OUTPUTS and spare and not group(problem, tile, op) else many
 
 
 def in_pieces(op: DeviceOp, problem: Problem, tile: Tile, slots: bool = False) -> Tile:
