@@ -242,7 +242,8 @@ def canonical(problem: Problem, target: Target) -> Tile:
     r0 = min(pow2_ceil(inner), lanes)
     r1 = min(pow2_ceil(outer), lanes // r0)
     if target.persistent:
-        return Tile(problem.layout, max(1, lanes // r0), r0, warps=0, plain=True, programs=target.cores)
+        x = 1 if problem.layout == "strided" else 16
+        return Tile(problem.layout, x, min(r0, 128), warps=0, plain=True, programs=target.cores)  # read whole whatever the layout
     tile = Tile(problem.layout, max(1, lanes // (r0 * r1)), r0, r1, plain=True)
     _, tiles = tiles_of(problem, tile)
     return replace(tile, split=max(1, -(-tiles // 16)) if target.tickets else 1)
