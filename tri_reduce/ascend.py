@@ -162,7 +162,7 @@ def room(op: DeviceOp, problem: Problem, tile: Tile) -> int:
 
 def in_pieces(op: DeviceOp, problem: Problem, tile: Tile, slots: bool = False) -> Tile:
     """The tile as it is read: in pieces of its reduced lanes where all of them do not fit. slots: beside it there is a slot's state."""
-    within = room(op, problem, tile) // (2 if slots and op.arity > 1 else 1)
+    within = room(op, problem, tile) // (2 if op.arity > 1 and (slots or problem.wide) else 1)
     most = pow2_floor(within / (padded(problem, tile) / tile.r0))
     if problem.dtype.itemsize == 1 and tile.x == 1:  # a row of bytes is widened by way of three more
         most = min(most, 512)

@@ -137,8 +137,10 @@ def _specialize(
     wide: bool,
     hints: bool,
     aligned: tuple[str, ...] = (),
+    zeros: bool = True,
     **rest: Any,
 ) -> Specialization:
+    """zeros: an integer 0 is a constant, which Ascend's compiler crashes on where it multiplies a tile."""
     signature, constexprs, divisible, values = [], [], [], []
     for name in fn.arg_names:
         if name in pointers:
@@ -148,7 +150,11 @@ def _specialize(
         elif name in constants:
             signature.append((name, "constexpr"))
             constexprs.append((name, constants[name]))
-        elif name not in ints or (ints[name] == 0 and name not in _SCALARS) or (hints and ints[name] == 1 and name in _UNIT_STRIDES):
+        elif (
+            name not in ints
+            or (zeros and ints[name] == 0 and name not in _SCALARS)
+            or (hints and ints[name] == 1 and name in _UNIT_STRIDES)
+        ):
             signature.append((name, "constexpr"))
             constexprs.append((name, ints.get(name)))
         else:
@@ -290,7 +296,7 @@ def _persistent(
     constants |= ascend.constants(problem, tile, op) | {"R0_BLOCK": config.r0}
     output_tiles = ascend.output_tiles(problem, tile)
     return _specialize(
-        fn, pointers, ints, constants, wide=problem.wide, hints=True, warps=0,
+        fn, pointers, ints, constants, wide=problem.wide, hints=True, zeros=False, warps=0,
         programs=min(tile.programs, output_tiles * tile.split), slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op,
         tile=config,
     )  # fmt: skip

@@ -66,8 +66,14 @@ def _attribute(constant: Any, name: str) -> Any:
     return tl.constexpr(found) if found is None or isinstance(found, bool | int | str) else found
 
 
-if HAS_TRITON and not hasattr(tl, "constexpr_type"):  # Triton 3.2 (Ascend): a constexpr hides its value's attributes
+def _item(constant: Any, index: Any) -> Any:
+    """An item of a constexpr's value, as Triton 3.3 and later read it."""
+    return tl.constexpr(constant.value[getattr(index, "value", index)])
+
+
+if HAS_TRITON and not hasattr(tl, "constexpr_type"):  # Triton 3.2 (Ascend): a constexpr hides its value's attributes and items
     tl.constexpr.__getattr__ = _attribute
+    tl.constexpr.__getitem__ = _item
 
 
 def ast_source(fn: Any, signature: dict[str, str], constants: dict[str, Any], attrs: dict[tuple[int], list[list[Any]]]) -> Any:
