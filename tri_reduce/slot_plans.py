@@ -108,7 +108,7 @@ def of_combine(
     }
     return _specialize(
         persistent_combine_kernel if most else combine_kernel, {"out_ptr": out.storage} | _pointers(op), ints, constants, wide=wide,
-        hints=True, warps=0 if most else 4, programs=programs,
+        hints=True, warps=0 if most else 4, programs=programs, zeros=not most,
         slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
     )  # fmt: skip
 
