@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint format docs dist clean
+.PHONY: demo test test-ascend lint format docs dist clean
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -16,6 +16,13 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 HAS_SETUPTOOLS := import sys, setuptools; sys.exit(int(setuptools.__version__.split(".")[0]) < 77)
 EDITABLE = $(PIP) $$($(PY) -c '$(HAS_SETUPTOOLS)' 2>/dev/null && echo --no-build-isolation) -e
 
+ASCEND_VENV := .venv-ascend
+ASCEND_PY := $(ASCEND_VENV)/bin/python
+ASCEND_PIP := $(ASCEND_PY) -m pip install --quiet --disable-pip-version-check
+ASCEND_PYTHON ?=
+ASCEND_NUMBERS := $(addprefix tests/test_,reduce_contract.py numerics.py gemv.py reducer.py)
+IS_ASCEND_PYTHON := import sys; sys.exit(sys.version_info[:2] not in ((3, 10), (3, 11)))
+
 demo: $(VENV)/.installed
 	@$(PY) -m tri_reduce demo
 
@@ -23,6 +30,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.test
 	@TRI_REDUCE_TEST_REFERENCE=1 $(PY) -m pytest -x -q -n $(JOBS)
 	@$(PY) -m pytest -x -q -n $(JOBS)
+
+# Every kernel through Ascend's compiler, no NPU needed, then the numbers in its Triton's interpreter. Python 3.10 or 3.11.
+test-ascend: $(ASCEND_VENV)/.installed
+	@$(ASCEND_PY) tests/ascend/check.py --jobs $(JOBS)
+	@TRI_REDUCE_TEST_REFERENCE=1 $(ASCEND_PY) -m pytest -q -n $(JOBS) tests/ascend
+	@PYTHONPATH=tests/ascend $(ASCEND_PY) -m pytest -q -n $(JOBS) -p as_ascend $(ASCEND_NUMBERS)
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/ruff check .
@@ -43,7 +56,7 @@ dist: $(VENV)/.test
 	@$(PY) -m build --no-isolation .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ASCEND_VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
 
 # Where $(PYTHON) already has a torch that sees a GPU, the environment borrows its packages. A .pth line does that, since
 # --system-site-packages would miss them when $(PYTHON) is itself in a virtual environment.
@@ -70,4 +83,21 @@ $(VENV)/.docs: $(VENV)/.installed
 
 $(VENV)/.dev: $(VENV)/.installed
 	@$(EDITABLE) '.[dev]'
+	@touch $@
+
+# triton-ascend installs as `triton`, so it has its own environment; a CUDA build of torch brings the other one, which has to go first.
+$(ASCEND_VENV)/.installed: pyproject.toml
+	@python=""; \
+	for p in $(ASCEND_PYTHON) $(PYTHON) python3.11 python3.10; do \
+	  if "$$p" -c '$(IS_ASCEND_PYTHON)' 2>/dev/null; then python="$$p"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "THE ASCEND KERNELS WERE NOT CHECKED: triton-ascend needs Python 3.10 or 3.11, and none was found (set ASCEND_PYTHON)" >&2; exit 1; \
+	fi; \
+	"$$python" -m venv $(ASCEND_VENV)
+	@$(ASCEND_PIP) '$(TORCH)' 'numpy<2.4' pybind11 ascendnpu-ir==1.0.0
+	@$(ASCEND_PY) -m pip uninstall --quiet --yes triton
+	@$(ASCEND_PIP) --no-deps triton-ascend==3.2.0
+	@$(subst $(PY),$(ASCEND_PY),$(EDITABLE)) '.[test]'
+	@$(ASCEND_PY) -c 'import triton.backends.ascend'
 	@touch $@

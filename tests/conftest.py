@@ -1,6 +1,6 @@
 """One `device` for every test, memory that is never zero by luck, and GPU tests that say so when they cannot run.
 
-TRI_REDUCE_TEST_DEVICE=cpu|cuda|cpu,cuda   overrides the device (default: cuda where there is one, else cpu)
+TRI_REDUCE_TEST_DEVICE=cpu|cuda|npu|cpu,cuda   overrides the device (default: cuda where there is one, else cpu)
 TRI_REDUCE_TEST_REFERENCE=1                cpu tensors take the PyTorch reference instead of the interpreted kernels
 """
 
@@ -10,14 +10,14 @@ import tempfile
 
 import pytest
 import torch
-from devices import DEVICES, HAS_CUDA, REFERENCE
+from devices import DEVICES, HAS_CUDA, ON_NPU, REFERENCE
 
 NO_GPU = "NO CUDA DEVICE: this test needs a GPU and was NOT run"
 
 # Triton reads this when a kernel is decorated, so it has to be set before the library is imported.
 if REFERENCE:
     os.environ.pop("TRITON_INTERPRET", None)
-elif not HAS_CUDA:
+elif not HAS_CUDA and not ON_NPU:
     os.environ["TRITON_INTERPRET"] = "1"
 # What is tuned here must not steer the next run, nor the user's own programs.
 STORES = os.environ.setdefault("TRI_REDUCE_CACHE_DIR", tempfile.mkdtemp(prefix="tri_reduce_test_"))

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from . import cost
+from . import ascend_configs, cost
 from .geometry import Coordinates, Tile, coordinates, depth_limit, depth_of, pow2_ceil, tiles_of
 from .inductor_list import inductor_candidates
 from .lattice import lattice
@@ -33,6 +33,8 @@ def regime(problem: Problem, target: Target) -> str:
 @functools.lru_cache(maxsize=4096)
 def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
     """Legal tiles, best guess first, no two the same to the compiler. Rows that a thread can hold it holds."""
+    if target.persistent:
+        return ascend_configs.candidates(problem, target)
     by_rule = guesses(problem, target)
     if not target.registers or by_rule[0].unroll or not problem.rnumel:
         return by_rule
@@ -60,6 +62,9 @@ def canonical(problem: Problem, target: Target) -> Tile:
     inner, outer = problem.reduced[-1].size, problem.rnumel // max(problem.reduced[-1].size, 1)
     r0 = min(pow2_ceil(inner), lanes)
     r1 = min(pow2_ceil(outer), lanes // r0)
+    if target.persistent:
+        x = 1 if problem.layout == "strided" else 16
+        return Tile(problem.layout, x, min(r0, 128), warps=0, plain=True, programs=target.cores)  # read whole whatever the layout
     tile = Tile(problem.layout, max(1, lanes // (r0 * r1)), r0, r1, plain=True)
     _, tiles = tiles_of(problem, tile)
     return replace(tile, split=max(1, -(-tiles // 16)) if target.tickets else 1)

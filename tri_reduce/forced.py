@@ -32,6 +32,10 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
     if config:
         changes: dict[str, Any] = {KNOBS[key]: value for key, value in config.items()}
         tile = replace(tile, unroll=0, **changes)
+    if target.persistent:
+        if tile.r1 > 1:
+            raise ValueError(f"config R1_BLOCK={tile.r1} is illegal on {target.name}: its tiles lie on one reduced axis")
+        tile = replace(tile, warps=0, plain=True, unroll=0, programs=target.cores)
     if tile.r1 > 1 and (len(problem.reduced) == 1 or problem.op == "gemv"):
         raise ValueError(f"config R1_BLOCK={tile.r1} is illegal: this problem has one reduced axis")
     if split is not None:

@@ -43,6 +43,7 @@ class Tile:
     ahead: int = 1  # iterations of the loop over tiles whose loads may be in flight together
     unroll: int = 0  # tiles, where the whole reduced axis is walked without a loop; 0: a loop
     plain: bool = False  # masks and loads element by element: bits then do not depend on where a tensor lies in memory
+    programs: int = 0  # of a persistent launch, each walking tiles of outputs; 0: one program a tile
 
     @property
     def lanes(self) -> int:

@@ -74,13 +74,16 @@ def library_kernels(target: str | Target, *, problems: Sequence[Any] | None = No
     for given in dict.fromkeys(PROBLEMS if problems is None else problems):
         name, problem = _named(given)
         for n, (tile, config) in enumerate(zip(candidates(problem, facts), select_configs(problem, facts), strict=True)):
-            spec = _main(problem, tile)
-            if not _legal(spec, facts):
+            try:
+                spec = _main(problem, tile)
+            except (TypeError, NotImplementedError):  # a call with this problem raises it as well
                 break
             yield _record(f"{name}-{n}", spec, problem, config, "main")
         else:
-            for kind, spec in _stream(problem, candidates(problem, facts)[0], facts):
-                config = triton.Config({"XBLOCK": spec.tile.x, "R0_BLOCK": spec.tile.r0}, num_warps=spec.warps)
+            # an update's programs own slots: they need not meet
+            shared = candidates(problem, dataclasses.replace(facts, tickets=True) if facts.persistent else facts)[0]
+            for kind, spec in _stream(problem, shared, facts):
+                config = triton.Config({"XBLOCK": spec.tile.x, "R0_BLOCK": spec.tile.r0}, **spec.options)
                 yield _record(f"{name}-{kind}", spec, problem, config, "combine")
 
 
@@ -124,15 +127,12 @@ def _stream(problem: Problem, tile: Tile, target: Target) -> Iterator[tuple[str,
     tile = beside(problem, target, tile) if target.overlaps else tile
     shared = dataclasses.replace(tile, split=min(tile.split, slots))
     yield "update", of_reduce(problem, shared, op, result, slot_count=slots, early=target.overlaps)
-    rows = segment_tile(1, "run_to_run")
-    yield "segment", of_segment(kept, dtype, dtypes.named("i64"), shape, 4096, ((1,), None, 1), rows, min(slots, 64))
-    yield "merge", of_merge(kept, kind.outputs, slots)
-    yield "end", of_combine(kept, shape, slots, result, (1,), seed=None, seed_kind=None)
-
-
-def _legal(spec: Specialization, target: Target) -> bool:
-    """The target has the accumulator's dtypes."""
-    return target.wide_floats or "fp64" not in {str(d) for d in (*spec.op.dtypes, *spec.op.partial.dtypes)}
+    most = target.cores if target.persistent else 0
+    if not target.persistent:
+        rows = segment_tile(1, "run_to_run")
+        yield "segment", of_segment(kept, dtype, dtypes.named("i64"), shape, 4096, ((1,), None, 1), rows, min(slots, 64))
+    yield "merge", of_merge(kept, kind.outputs, slots, most)
+    yield "end", of_combine(kept, shape, slots, result, (1,), seed=None, seed_kind=None, most=most)
 
 
 def _record(name: str, spec: Specialization, problem: Problem, config: Any, role: str) -> KernelRecord:

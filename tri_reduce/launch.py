@@ -18,6 +18,7 @@ from torch import Tensor
 from . import capture, dtypes, targets
 from .geometry import pow2_ceil
 from .interpret import interpret
+from .kernels.compat import ast_source
 from .problem import contiguous_strides
 from .specialize import Specialization
 
@@ -55,14 +56,11 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
 def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: int) -> Any:
     """The compiled kernel, for a device."""
     import triton
-    from triton.compiler.compiler import ASTSource
 
     fn, signature, constexprs, divisible, warps = spec_key
     names = fn.arg_names
-    source = ASTSource(
-        fn, signature=dict(signature), constexprs=dict(constexprs), attrs={(names.index(n),): [["tt.divisibility", 16]] for n in divisible}
-    )
-    return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps})
+    source = ast_source(fn, dict(signature), dict(constexprs), {(names.index(n),): [["tt.divisibility", 16]] for n in divisible})
+    return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps} if warps else {})
 
 
 _MIDDLE = ("function", "cooperative", "launch_pdl", "", "", "metadata", "", "", "")  # what the compiled launcher takes before the arguments
@@ -103,6 +101,8 @@ class Plan:
     """
 
     def __init__(self, spec: Specialization, device: torch.device, shift: int, itemsize: int) -> None:
+        if spec.tile.programs:  # reads from where a tensor starts
+            shift = 0
         self.spec, self.device = spec, device
         self.target = targets.of_device(device.type, device.index or 0)
         self._back = shift * itemsize
@@ -117,7 +117,9 @@ class Plan:
         self._slots = spec.outputs * spec.slots
         self._operands = len(pointers) - len(self._states)
         self._launch: tuple[Callable[..., None], tuple[Any, ...]] | None = None
-        self.run: Callable[..., None] = self._interpret if targets.interpreting() else self._run
+        self._public = self.target.backend == "npu"
+        run = self._run_public if self._public else self._run
+        self.run: Callable[..., None] = self._interpret if targets.interpreting() else run
 
     def _run(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
         """Launch on the device's current stream. `scalars` take the place of the first integers of the specialisation."""
@@ -133,20 +135,28 @@ class Plan:
         launch(self.spec.programs, 1, 1, stream, *middle, first.data_ptr() - self._back, *pointers, *state, *rest)
         return None
 
+    def _run_public(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
+        """Launch by what every Triton backend has: its own stream, tensors as arguments."""
+        spec, given = self.spec, dict(zip(self._states, states, strict=False))
+        rest = (*scalars, *self._rest[len(scalars) :])
+        named = dict(zip(spec.fn.arg_names, [first, *others, *(given.get(n) for n in self._states), *rest]))
+        with targets.current(self.device):
+            self.compile()[(spec.programs, 1, 1)](*(named[n] for n, kind in spec.signature if kind != "constexpr"))
+
     def bind(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[..., Tensor]:
         """`call(first, second, [third,] out)`, where all but the first may be None: `run` with all that can be known beforehand looked
         up.
         """
         device, index, back, programs = self.device, self._index, self._back, self.spec.programs
         strides = contiguous_strides(shape)
-        if targets.interpreting():
+        if targets.interpreting() or self._public:
 
-            def interpret(*operands: Tensor | None) -> Tensor:
+            def plainly(*operands: Tensor | None) -> Tensor:
                 out = operands[-1] if operands[-1] is not None else torch.empty_strided(shape, strides, dtype=dtype, device=device)
                 self.run(*operands[:-1], out)
                 return out
 
-            return interpret
+            return plainly
         launch, middle = self._launch or self._prepare()
         shares, states, rest, tail = self._shares, self._room_pointers, self._rest, (*self._none, *self._rest)
 
@@ -181,7 +191,7 @@ class Plan:
 
         Where launches may overlap (see capture.py), an update waits at its start for all before it, unless it follows another directly.
         """
-        if targets.interpreting():
+        if targets.interpreting() or self._public:
             return lambda first, second, *position: self.run(first, second, None, states=states, scalars=(0, *position))
         launch, middle = self._launch or self._prepare()
         index, back, programs = self._index, self._back, self.spec.programs

@@ -9,7 +9,7 @@ import functools
 import logging
 import os
 
-from .configs import Tile
+from .geometry import Tile
 from .problem import Problem
 
 LOGGER = logging.getLogger("tri_reduce")

@@ -44,7 +44,9 @@ def reduce_many_now(x: Tensor, ops: Sequence[Any], dim: Any, keepdim: bool) -> t
 
 def _shares(monoid: Monoid, x: Tensor) -> bool:
     one_tile = len(monoid.identity_for(x.dtype)) == 1 and not monoid.indexed
-    return one_tile and targets.runs_kernels(x.device) and x.numel() > 0
+    if not (one_tile and targets.runs_kernels(x.device) and x.numel() > 0):
+        return False
+    return not targets.of_device(x.device.type, x.device.index or 0).persistent  # whose kernels keep one state
 
 
 def _together(group: list[Reduction], x: Tensor) -> tuple[Tensor, ...]:

@@ -52,6 +52,7 @@ class DeviceOp(Constant):
     folds: int = 1
     wider: DeviceOp | None = None
     parts: tuple[DeviceOp, ...] = ()
+    step: Any = None  # combines a value into a state: lift and combine in fewer instructions
 
     @property
     def many(self) -> int:
@@ -71,7 +72,7 @@ class DeviceOp(Constant):
     @functools.cached_property
     def cache_key(self) -> str:
         """Changes when anything that a kernel compiles from this object changes."""
-        functions = (self.lift, self.combine, self.fold, self.finish) if not self.parts else ()
+        functions = (self.lift, self.combine, self.fold, self.finish, *([self.step] if self.step else [])) if not self.parts else ()
         halves = [getattr(f, "cache_key", f.__name__) for f in functions]
         facts = (self.name, self.identity, [str(d) for d in self.dtypes], str(self.cast), self.lift_extra, self.finish_extra, self.param)
         return hashlib.sha256(repr((halves, facts, self.shifted, self.wider, [p.cache_key for p in self.parts])).encode()).hexdigest()

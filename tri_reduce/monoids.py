@@ -257,6 +257,7 @@ _INTERNAL: dict[str, Monoid] = {
         folds=2,
     ),
 }
+BUILT_IN = MONOIDS | _INTERNAL
 _products = replace(
     _sum, name="gemv", acc_dtype=lambda d: d if d == torch.float64 else torch.float32 if d.is_floating_point else torch.int32
 )
@@ -323,4 +324,4 @@ def device_op(name: str, dtype: Any = None) -> DeviceOp:
     return counted(monoid).device(torch_dtype)
 
 
-__all__ = ["MONOIDS", "REGISTERED", "DeviceOp", "Monoid", "counted", "device_op", "lookup", "norm_of", "products", "together"]
+__all__ = ["BUILT_IN", "MONOIDS", "REGISTERED", "DeviceOp", "Monoid", "counted", "device_op", "lookup", "norm_of", "products", "together"]

@@ -97,6 +97,8 @@ class SlotPartials(Partials):
     def __init__(self, kind: Kind, device: torch.device, slots: int, determinism: str = "run_to_run") -> None:
         super().__init__(kind, device, slots)
         self.determinism = determinism
+        target = targets.of_device(device.type, device.index or 0)
+        self.most = target.cores if target.persistent else 0  # programs of a launch that walks tiles of outputs
         self.op = kind.monoid.device(kind.kept_in)  # on kept states
         self.key = (kind, device, slots, determinism)
         self._finishers: dict[object, Plan] = {}
@@ -105,6 +107,10 @@ class SlotPartials(Partials):
         return bind_together((self,), values, dims, where)
 
     def segment(self, values: Tensor, index: Tensor, where: Tensor | None) -> Callable[[int, int], None]:
+        if self.most:
+            raise NotImplementedError(
+                "Reducer.update(index=): its gathers and scatters do not compile for Ascend: sort by index and reduce"
+            )
         self.indexed = True
         mask = None if where is None else where.expand(values.shape).stride()
         key = (self.key, values.shape, values.stride(), values.dtype, index.stride(), index.dtype, mask, autotune.MODE.get().split)
@@ -131,7 +137,7 @@ class SlotPartials(Partials):
         if not self.kind.outputs:
             return
         key = (self.key, "absorb", states[0].shape[0])
-        plan = PLANS.get(key) or remember(key, Plan(of_merge(self.op, self.kind.outputs, states[0].shape[0]), self.device, 0, 1))
+        plan = PLANS.get(key) or remember(key, Plan(of_merge(self.op, self.kind.outputs, states[0].shape[0], self.most), self.device, 0, 1))
         plan.run(*states, *(None,) * (3 - len(states)), states=self.states)
 
     def finish(self, states: States, seed: float | None, out: Tensor) -> None:
@@ -145,15 +151,17 @@ class SlotPartials(Partials):
 
     def _plan_finish(self, slots: int, seed: float | None, out: Tensor) -> Plan:
         kind = self.kind
-        spec = of_combine(self.op, kind.shape, slots, dtypes.of(out.dtype), out.stride(), seed=seed, seed_kind=kind.monoid.seed)
+        spec = of_combine(
+            self.op, kind.shape, slots, dtypes.of(out.dtype), out.stride(), seed=seed, seed_kind=kind.monoid.seed, most=self.most
+        )
         logs.plan(f"{kind.monoid.name}, {slots} slots of {kind.outputs} outputs", spec.tile, "the only plan of a finalize")
         return Plan(spec, self.device, 0, 1)
 
 
 def bind_all(parts: Sequence[Partials], values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> list[tuple[Bound, bool]]:
     """(call, whether it takes a position): together they update every part. Kernels feed up to three states of one tile from one read."""
-    lone = [p for p in parts if len(p.states) > 1 or not isinstance(p, SlotPartials)]
-    sharing = [p for p in parts if isinstance(p, SlotPartials) and len(p.states) == 1]
+    lone = [p for p in parts if len(p.states) > 1 or not isinstance(p, SlotPartials) or p.most]
+    sharing = [p for p in parts if isinstance(p, SlotPartials) and p not in lone]
     groups = [tuple(sharing[n : n + MOST]) for n in range(0, len(sharing), MOST)]
     calls = [(bind_together(group, values, dims, where), False) for group in groups]
     return calls + [(p.bind(values, dims, where), p.kind.monoid.indexed) for p in lone]

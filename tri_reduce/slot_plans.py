@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from . import dtypes
+from . import ascend, dtypes
 from .geometry import Tile, pow2_ceil, pow2_floor, row_overhang, share
+from .kernels.flat_slots import persistent_combine_kernel, persistent_merge_kernel
 from .kernels.segments import segment_kernel
 from .kernels.slots import combine_kernel, merge_kernel
 from .monoids import DeviceOp
@@ -57,8 +58,13 @@ def beside(problem: Problem, target: Target, tile: Tile) -> Tile:
     return replace(tile, warps=min(tile.warps, UPDATE_WARPS))
 
 
-def _grid(outputs: int, slots: int) -> tuple[Tile, int]:
-    """A tile of [outputs, slots] and its number of programs. The tile depends on the slots alone: so do the bits of a fold."""
+def _grid(outputs: int, slots: int, most: int = 0) -> tuple[Tile, int]:
+    """A tile of [outputs, slots] and its number of programs, `most` of a persistent launch. The tile depends on the slots alone: so do the
+    bits of a fold.
+    """
+    if most:
+        tile = Tile("combine", 128, min(pow2_ceil(slots), 8), plain=True, programs=most)
+        return tile, min(most, -(-outputs // tile.x))
     lanes = min(pow2_ceil(slots), FOLD_LANES)
     tile = Tile("combine", max(1, min(FOLD_LANES // lanes, 256)), lanes, plain=True)
     return tile, -(-outputs // tile.x)
@@ -69,12 +75,19 @@ def _pointers(op: DeviceOp, names: Sequence[str] = ("p0", "p1", "p2")) -> dict[s
 
 
 def of_combine(
-    op: DeviceOp, shape: Sequence[int], slots: int, out: dtypes.DType, strides: Sequence[int], *, seed: float | None, seed_kind: str | None
-) -> Specialization:
-    """The kernel that ends a stream: slots of the row-major outputs of `shape`, results to an output with these strides."""
+    op: DeviceOp, shape: Sequence[int], slots: int, out: dtypes.DType, strides: Sequence[int], *, seed: float | None, seed_kind: str |
+    None, most: int = 0,
+) -> Specialization:  # fmt: skip
+    """The kernel that ends a stream: slots of the row-major outputs of `shape`, results to an output with these strides.
+
+    most: programs of a persistent launch.
+    """
+    if most:
+        ascend.check(op, out)
+        op = ascend.on_vectors(op)
     kept = coalesce(shape, [contiguous_strides(shape), strides])
     outputs = math.prod(shape)
-    tile, programs = _grid(outputs, slots)
+    tile, programs = _grid(outputs, slots, most)
     wide = max(outputs * slots, sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= 2**31 - 2**22
     ints = {"K": outputs, "slots": slots} | _axis_values("so", kept, "k")
     if len(kept) > 1:
@@ -93,19 +106,24 @@ def of_combine(
         "SBLOCK": tile.r0,
     }
     return _specialize(
-        combine_kernel, {"out_ptr": out.storage} | _pointers(op), ints, constants, wide=wide, hints=True, warps=4, programs=programs,
+        persistent_combine_kernel if most else combine_kernel, {"out_ptr": out.storage} | _pointers(op), ints, constants, wide=wide,
+        hints=True, warps=0 if most else 4, programs=programs, zeros=not most,
         slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
     )  # fmt: skip
 
 
-def of_merge(op: DeviceOp, outputs: int, slots: int) -> Specialization:
-    """The kernel that folds one reducer's slots and combines the state into one slot of another."""
-    tile, programs = _grid(outputs, slots)
+def of_merge(op: DeviceOp, outputs: int, slots: int, most: int = 0) -> Specialization:
+    """The kernel that folds one reducer's slots and combines the state into one slot of another. most: programs of a persistent launch."""
+    if most:
+        ascend.check(op)
+        op = ascend.on_vectors(op)
+    tile, programs = _grid(outputs, slots, most)
     wide = outputs * slots >= 2**31 - 2**22
     constants = {"OP": op, "WIDE": wide, "SINK": "slot", "XBLOCK": tile.x, "SBLOCK": tile.r0}
     return _specialize(
-        merge_kernel, _pointers(op, ("q0_ptr", "q1_ptr", "q2_ptr")) | _pointers(op), {"K": outputs, "slots": slots}, constants, wide=wide,
-        hints=True, warps=4, programs=programs, slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
+        persistent_merge_kernel if most else merge_kernel, _pointers(op, ("q0_ptr", "q1_ptr", "q2_ptr")) | _pointers(op),
+        {"K": outputs, "slots": slots}, constants, wide=wide,
+        hints=True, warps=0 if most else 4, programs=programs, slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
     )  # fmt: skip
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
-from . import dtypes
+from . import ascend, dtypes
 from .geometry import Tile, fold_block, tiles_of
 from .kernels.compat import Constant, tl
 from .kernels.gemv import gemv_kernel
+from .kernels.persistent import persistent_reduce_kernel
+from .kernels.persistent_gemv import persistent_gemv_kernel
 from .kernels.reduce import reduce_kernel
 from .monoids import DeviceOp
 from .problem import Axis, Problem
@@ -135,8 +137,10 @@ def _specialize(
     wide: bool,
     hints: bool,
     aligned: tuple[str, ...] = (),
+    zeros: bool = True,
     **rest: Any,
 ) -> Specialization:
+    """zeros: an integer 0 is a constant, which Ascend's compiler crashes on where it multiplies a tile."""
     signature, constexprs, divisible, values = [], [], [], []
     for name in fn.arg_names:
         if name in pointers:
@@ -146,7 +150,11 @@ def _specialize(
         elif name in constants:
             signature.append((name, "constexpr"))
             constexprs.append((name, constants[name]))
-        elif name not in ints or (ints[name] == 0 and name not in _SCALARS) or (hints and ints[name] == 1 and name in _UNIT_STRIDES):
+        elif (
+            name not in ints
+            or (zeros and ints[name] == 0 and name not in _SCALARS)
+            or (hints and ints[name] == 1 and name in _UNIT_STRIDES)
+        ):
             signature.append((name, "constexpr"))
             constexprs.append((name, ints.get(name)))
         else:
@@ -163,7 +171,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     inner_tiles, tiles = tiles_of(problem, tile)
     chunk = -(-tiles // tile.split) if tiles else 0
     single = len(problem.reduced) == 1
-    unroll = tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
+    unroll = 0 if tile.programs else tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
     vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
     if tile.unroll and problem.layout == "rows":
         vector = tile.r0
@@ -235,6 +243,9 @@ def of_reduce(
 
     `early`: the target's launches may overlap, and this one says when the next may begin.
     """
+    if tile.programs:
+        ascend.check(op, problem.dtype, out)
+        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
     sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
@@ -268,6 +279,8 @@ def of_reduce(
         pointers |= {f"p{n}": _NAMES[d] for n, d in enumerate(op.partial.dtypes)}
     if sink == "split":
         pointers["ticket_ptr"] = "i32"
+    if tile.programs:
+        return _persistent(persistent_reduce_kernel, problem, tile, config, op, pointers, ints, constants)
     output_tiles = -(-problem.xnumel // tile.x)
     return _specialize(
         reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
@@ -275,10 +288,27 @@ def of_reduce(
     )  # fmt: skip
 
 
+def _persistent(
+    fn: Any, problem: Problem, tile: Tile, config: Tile, op: DeviceOp, pointers: dict[str, str], ints: dict[str, int], constants:
+    dict[str, Any],
+) -> Specialization:  # fmt: skip
+    """One of the kernels that walk tiles of outputs. `tile` is what it reads at once of a tile of `config`."""
+    constants |= ascend.constants(problem, tile, op) | {"R0_BLOCK": config.r0}
+    output_tiles = ascend.output_tiles(problem, tile)
+    return _specialize(
+        fn, pointers, ints, constants, wide=problem.wide, hints=True, zeros=False, warps=0,
+        programs=min(tile.programs, output_tiles * tile.split), slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op,
+        tile=config,
+    )  # fmt: skip
+
+
 def of_gemv(
     problem: Problem, tile: Tile, op: DeviceOp, x: dtypes.DType, out: dtypes.DType, alpha: float, beta: float, aligned_vector: bool = True
 ) -> Specialization:
     """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary."""
+    if tile.programs:
+        ascend.check(op, problem.dtype, out)
+        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile)
     sink = "split" if tile.split > 1 else "own"
     spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
     vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)
@@ -293,6 +323,8 @@ def of_gemv(
         pointers["y_ptr"] = out.storage
     if sink == "split":
         pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
+    if tile.programs:
+        return _persistent(persistent_gemv_kernel, problem, tile, config, op, pointers, ints, constants)
     output_tiles = -(-problem.xnumel // tile.x)
     found = _specialize(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,

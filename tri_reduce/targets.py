@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ class Target:
     max_programs: programs in one launch. max_tile: elements in one tile. warp: threads in a warp, 0 where there are none.
     latency: microseconds of a round of loads. registers: of 32 bits in a core, 0 where that means nothing. arch: what the compiler is
     told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
+    persistent: a launch has as many programs as cores, each walks tiles of outputs. buffer: bytes on chip that hold a program's tiles, 0
+    where the compiler spills instead of failing.
     """
 
     name: str
@@ -33,6 +36,8 @@ class Target:
     registers: int = 65536
     tickets: bool = True
     wide_floats: bool = True
+    persistent: bool = False
+    buffer: int = 0
 
     @property
     def overlaps(self) -> bool:
@@ -52,7 +57,20 @@ _KNOWN = {
     "a100": replace(H200, name="a100", arch=80, cores=108, bandwidth=1.8e12),
     "b200": replace(H200, name="b200", arch=100, cores=148, bandwidth=7.0e12),
     "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1, registers=131072),
-    "ascend": Target("ascend", "npu", "Ascend910B3", 0, 40, 1.2e12, max_programs=65535, registers=0, tickets=False, wide_floats=False),
+    "ascend": Target(
+        "ascend",
+        "npu",
+        "Ascend910B3",
+        0,
+        40,
+        1.2e12,
+        max_programs=65535,
+        registers=0,
+        tickets=False,
+        wide_floats=False,
+        persistent=True,
+        buffer=192 * 1024,
+    ),
     "interpreter": Target("interpreter", "interpreter", 0, 32, 2, 1e9, max_tile=4096, registers=0),
 }
 _ALIASES = {"cuda:90": "h200", "cuda:80": "a100", "cuda:100": "b200", "hip:gfx942": "mi300x", "ascend910b3": "ascend"}
@@ -93,7 +111,7 @@ def of_device(device_type: str, index: int) -> Target:
     if not HAS_TRITON:
         raise RuntimeError("tri_reduce needs Triton for tensors of a GPU: pip install 'tri-reduce[cuda]'")
     if device_type == "npu":
-        return _KNOWN["ascend"]
+        return _of_npu(index)
     facts = torch.cuda.get_device_properties(index)
     name = facts.name.lower()
     known = next((t for key, t in _KNOWN.items() if key in name), None)
@@ -104,6 +122,27 @@ def of_device(device_type: str, index: int) -> Target:
             name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1
         )
     return Target(name, "cuda", facts.major * 10 + facts.minor, 32, facts.multi_processor_count, 1e12)
+
+
+def _of_npu(index: int) -> Target:
+    """What Triton's active driver says of an Ascend device; RuntimeError where it is not Ascend's."""
+    try:
+        from triton.runtime import driver
+
+        arch = driver.active.get_current_target().arch
+        cores = driver.active.utils.get_device_properties(index)["num_vectorcore"]
+        if not str(arch).startswith("Ascend"):
+            raise RuntimeError(f"the active driver is for {arch}")
+    except Exception as error:  # no triton-ascend, no CANN, another backend: whatever it is, this is not an Ascend that kernels run on
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise RuntimeError(f"tri_reduce needs triton-ascend and CANN for tensors of an NPU (docs/ascend.md): {why}") from error
+    known = _KNOWN["ascend"]
+    return known if (arch, cores) == (known.arch, known.cores) else replace(known, name=str(arch).lower(), arch=arch, cores=cores)
+
+
+def current(device: torch.device) -> Any:
+    """A context in which an NPU is the current one; others are left to their own launchers."""
+    return torch.npu.device(device.index or 0) if device.type == "npu" else contextlib.nullcontext()  # type: ignore[attr-defined]
 
 
 def compiler_target(target: Target) -> object:
@@ -119,4 +158,4 @@ def named_device(device: Any) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
 
 
-__all__ = ["H200", "Target", "by_name", "compiler_target", "interpreting", "named_device", "of_device", "runs_kernels", "triton"]
+__all__ = ["H200", "Target", "by_name", "compiler_target", "current", "interpreting", "named_device", "of_device", "runs_kernels", "triton"]

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import targets
 from .dataflow import Flow, Reduction
 from .inventory import KernelRecord, library_kernels, target_of
+from .kernels.compat import ast_source
 from .targets import Target
 from .ttir import Frame
 
@@ -45,7 +45,6 @@ def compile_kernel(
         RuntimeError: this process interprets kernels, or its Triton has no backend for the target.
     """
     import triton
-    from triton.compiler.compiler import ASTSource
 
     kernel = _jit_function(kernel)
     if not hasattr(kernel, "cache_key"):
@@ -60,8 +59,7 @@ def compile_kernel(
     if missing:
         raise ValueError(f"{kernel.__name__}: neither signature nor constexprs has {', '.join(missing)}")
     whole = {n: "constexpr" if n in constants else signature[n] for n in kernel.arg_names}
-    named = "constexprs" if "constexprs" in inspect.signature(ASTSource.__init__).parameters else "constants"
-    source = ASTSource(kernel, signature=whole, attrs=dict(attrs or {}), **{named: constants})
+    source = ast_source(kernel, whole, constants, dict(attrs or {}))
     return triton.compile(source, target=compiler_target, options=dict(options or {}))
 
 

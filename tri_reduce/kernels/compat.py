@@ -66,8 +66,28 @@ def _attribute(constant: Any, name: str) -> Any:
     return tl.constexpr(found) if found is None or isinstance(found, bool | int | str) else found
 
 
-if HAS_TRITON and not hasattr(tl, "constexpr_type"):  # Triton 3.2 (Ascend): a constexpr hides its value's attributes
+def _item(constant: Any, index: Any) -> Any:
+    """An item of a constexpr's value, as Triton 3.3 and later read it."""
+    return tl.constexpr(constant.value[getattr(index, "value", index)])
+
+
+if HAS_TRITON and not hasattr(tl, "constexpr_type"):  # Triton 3.2 (Ascend): a constexpr hides its value's attributes and items
     tl.constexpr.__getattr__ = _attribute
+    tl.constexpr.__getitem__ = _item
 
 
-__all__ = ["HAS_TRITON", "Constant", "gdc_launch_dependents", "gdc_wait", "jit", "tl", "triton"]
+def ast_source(fn: Any, signature: dict[str, str], constants: dict[str, Any], attrs: dict[tuple[int], list[list[Any]]]) -> Any:
+    """What `triton.compile` takes, from a signature with "constexpr" for the constants, as Triton 3.3 and later write it."""
+    from triton.compiler.compiler import ASTSource
+
+    if "constexprs" in inspect.signature(ASTSource.__init__).parameters:
+        return ASTSource(fn, signature=signature, constexprs=constants, attrs=attrs)
+    from triton.backends.compiler import AttrsDescriptor  # Triton 3.2
+
+    hints = AttrsDescriptor()
+    hints.arg_properties["tt.divisibility"] = [index for (index,) in attrs]
+    hints._init_slots()
+    return ASTSource(fn, signature={n: t for n, t in signature.items() if n not in constants}, constants=constants, attrs=hints)
+
+
+__all__ = ["HAS_TRITON", "Constant", "ast_source", "gdc_launch_dependents", "gdc_wait", "jit", "tl", "triton"]
