@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-ascend lint format clean
+.PHONY: demo test test-ascend lint format docs dist clean
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -46,8 +46,17 @@ format: $(VENV)/.dev
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
+# The site in docs/_build/html; a warning is an error.
+docs: $(VENV)/.docs
+	@$(VENV)/bin/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
+
+# The wheel and the source distribution, in dist/.
+dist: $(VENV)/.test
+	@$(PY) -m build --no-isolation .
+
 clean:
-	rm -rf $(VENV) $(ASCEND_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ASCEND_VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
 
 # Where $(PYTHON) already has a torch that sees a GPU, the environment borrows its packages. A .pth line does that, since
 # --system-site-packages would miss them when $(PYTHON) is itself in a virtual environment.
@@ -66,6 +75,10 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 
 $(VENV)/.test: $(VENV)/.installed
 	@$(EDITABLE) '.[test]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	@$(EDITABLE) '.[docs]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed

@@ -12,7 +12,7 @@ from corpus import Case
 from lattice import lattice
 
 from tri_reduce import dtypes
-from tri_reduce.configs import Tile
+from tri_reduce.geometry import Tile
 from tri_reduce.launch import compiled
 from tri_reduce.monoids import products
 from tri_reduce.problem import Problem

@@ -7,9 +7,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tri_reduce.configs import Tile, candidates, depth_limit, depth_of, fit_grid, pow2_ceil, row_overhang, share, thread_rows
-from tri_reduce.evaluation import Coordinates, coordinates
+from tri_reduce.configs import candidates
+from tri_reduce.geometry import Coordinates, Tile, coordinates, depth_limit, depth_of, fit_grid, pow2_ceil, row_overhang, share
 from tri_reduce.problem import Problem
+from tri_reduce.rules import thread_rows
 from tri_reduce.targets import Target
 
 LEAST_LANES, LEAST_COLUMN = 256, 4  # smaller tiles leave most of a warp idle, or most of a memory transaction
@@ -106,8 +107,9 @@ def thread_variants(problem: Problem, target: Target) -> Iterator[Tile]:
 
 def lattice(problem: Problem, target: Target, limit: int, seed: str) -> list[Tile]:
     """The selector's candidates in their order, then at most `limit` more: each shape in turn, its variants drawn at random."""
-    chosen = {coordinates(problem, t): t for t in reversed(candidates(problem, target))}
-    found = dict(reversed(chosen.items()))
+    found: dict[Coordinates, Tile] = {}
+    for tile in candidates(problem, target):
+        found.setdefault(coordinates(problem, tile), tile)
     most = len(found) + limit
     rng = random.Random(seed)
     piles: list[list[Tile]] = [list(thread_variants(problem, target))]

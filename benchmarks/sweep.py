@@ -33,8 +33,8 @@ from lattice import neighbours, tile_at
 from torch import Tensor
 
 from tri_reduce import targets
-from tri_reduce.configs import Tile, candidates
-from tri_reduce.evaluation import Coordinates, coordinates
+from tri_reduce.configs import candidates
+from tri_reduce.geometry import Coordinates, Tile, coordinates
 from tri_reduce.launch import Plan
 from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
@@ -225,7 +225,10 @@ class Sweep:
     def operands(self, case: Case) -> tuple[Tensor, Tensor | None]:
         """The input, and gemv's vector."""
         x = self.device.values(case.shape, case.problem.dtype.torch)
-        return x, self.device.values((case.problem.rnumel,), x.dtype) if case.op == "gemv" else None
+        if case.op != "gemv":
+            return x, None
+        vectors = self.device.values((2, case.problem.rnumel), torch.float32)[1]  # no row of the matrix: its square may overflow
+        return x, vectors.to(x.dtype)
 
     def call_of(self, case: Case, tile: Tile) -> Callable[[], None]:
         """The loaded kernel with its operands."""
@@ -279,6 +282,7 @@ def run(
     """All problems, a window of them at a time, until the deadline."""
     waiting = [progress_of(case, records.get(case.key)) for case in todo]
     waiting = [p for p in waiting if not p.record["done"] or sweep.missing(p)]
+    waiting.sort(key=lambda p: not p.record["done"])  # first what only lacks candidates
     print(f"{len(todo)} problems, {len(waiting)} to do", flush=True)
     total, done, said = len(waiting), 0, time.monotonic()
     active: list[Progress] = []

@@ -3,7 +3,7 @@
 import pytest
 
 from tri_reduce import ascend, configs, dtypes, inventory, targets
-from tri_reduce.configs import Tile, pow2_ceil
+from tri_reduce.geometry import Tile, pow2_ceil
 from tri_reduce.problem import describe, of_strides
 
 TARGET = targets.by_name("ascend")

@@ -16,7 +16,8 @@ from gemv_oracle import check_gemv
 
 import tri_reduce
 from tri_reduce import autotune, buckets, plans, targets, tuning
-from tri_reduce.configs import Tile, candidates
+from tri_reduce.configs import candidates
+from tri_reduce.geometry import Tile
 from tri_reduce.problem import describe
 
 reduce, gemv, force, policy = tri_reduce.reduce, tri_reduce.gemv, tri_reduce.force, autotune.policy

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import tri_reduce
 from tri_reduce import autotune, configs, dtypes, targets
-from tri_reduce.configs import candidates, canonical, explain, select_configs, tiles_of
+from tri_reduce.configs import candidates, canonical, explain, select_configs
 from tri_reduce.forced import forced
+from tri_reduce.geometry import tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, of_strides
 from tri_reduce.specialize import of_reduce

@@ -75,11 +75,12 @@ def test_families_kept_out_are_told_from_those_that_rules_were_fitted_on():
 
 @pytest.mark.parametrize("name", evaluation.COEFFICIENTS)
 def test_a_perturbed_coefficient_is_put_back_even_after_an_error(name):
-    value = getattr(configs, name)
+    module = evaluation.COEFFICIENTS[name]
+    value = getattr(module, name)
     with pytest.raises(KeyError), evaluation.perturbed(name, 0.5):
-        assert getattr(configs, name) != value or value == 1
+        assert getattr(module, name) != value or value == 1
         raise KeyError
-    assert getattr(configs, name) == value
+    assert getattr(module, name) == value
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.5])

@@ -1,5 +1,6 @@
 """The worked examples run and check themselves."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -26,3 +27,12 @@ def test_a_kernel_of_ones_own_computes_fused_statistics():
 
 def test_a_streaming_evaluation_over_two_ranks_survives_an_interruption():
     assert "on 2 ranks" in run("streaming_evaluation.py", "--batches", "200")
+
+
+@pytest.mark.parametrize(
+    "name, arguments", [("decode_step", (64, 160, "cuda" if ON_GPU else "cpu")), ("batch_norm", ((4, 6, 7, 7),)), ("log_mean_exp", ())]
+)
+def test_a_worked_example_checks_itself(name, arguments, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    importlib.import_module(name).main(*arguments)
+    assert capsys.readouterr().out.count("\n") == 1

@@ -114,6 +114,16 @@ def test_a_users_monoid_is_masked_by_where(device):
     assert tri_reduce.reduce(x, "spread", 1, where=where).tolist() == [4.0, 0.0]
 
 
+@pytest.mark.parametrize("monoid", MINE, ids=lambda m: m.name)
+def test_a_users_monoid_streams_by_name_and_as_an_object(monoid, device):
+    x = torch.rand(7, 4, generator=torch.Generator().manual_seed(1)).to(device)
+    for op in (monoid, monoid.name):
+        r = tri_reduce.Reducer(op, (4,), torch.float32, device)
+        for piece in x.split(3):
+            r.update(piece)
+        torch.testing.assert_close(r.finalize(), tri_reduce.reduce(x, monoid, 0), rtol=1e-5, atol=0)
+
+
 @triton.jit
 def spread_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     acc = trl.init("spread", (BLOCK,), tl.float32)

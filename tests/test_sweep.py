@@ -17,7 +17,7 @@ from corpus import Case, cases
 
 from tri_reduce import plans
 from tri_reduce.configs import candidates
-from tri_reduce.evaluation import coordinates
+from tri_reduce.geometry import coordinates
 from tri_reduce.targets import H200, by_name, interpreting
 
 SMALL = (

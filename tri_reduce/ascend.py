@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import dtypes
-from .configs import Tile, depth_limit, pow2_floor, tiles_of
+from .geometry import Tile, depth_limit, pow2_floor, tiles_of
 from .kernels import functions as fn
 from .kernels import vector_functions as vector
 from .kernels.compat import tl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import ascend
-from .configs import Tile, pow2_ceil, tiles_of
+from .geometry import Tile, pow2_ceil, tiles_of
 from .monoids import DeviceOp
 from .problem import Problem
 from .published import select_candidates

@@ -13,14 +13,14 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from . import configs, forced, tuning
 from .buckets import config_of, key_of, tile_of
-from .configs import Tile
 from .forced import check_config
+from .geometry import Tile
 from .problem import Problem
 from .store import Store, StoreWarning, cache_dir
 from .targets import Target
@@ -144,21 +144,37 @@ def _opened(directory: str, device: torch.device | None) -> Store:
     return Store(directory, device)
 
 
+class Choice(NamedTuple):
+    """The tile to run, and why this one (for a person)."""
+
+    tile: Tile
+    why: str
+
+
 def pick(problem: Problem, target: Target, trial: Callable[[Tile], Trial], device: torch.device | None = None, kind: str = "call") -> Tile:
+    """The tile of `choose`."""
+    return choose(problem, target, trial, device, kind).tile
+
+
+def choose(
+    problem: Problem, target: Target, trial: Callable[[Tile], Trial], device: torch.device | None = None, kind: str = "call"
+) -> Choice:
     """The tile to run. `trial(tile)` is that tile on scratch outputs; `kind` is "call" or "update" (of a Reducer)."""
     mode = MODE.get()
     if is_forced():
-        return forced.forced(problem, target, mode.regime, mode.split, dict(mode.config or ()))
+        return Choice(forced.forced(problem, target, mode.regime, mode.split, dict(mode.config or ())), "forced")
     name = _policy_of(mode)
     found = configs.candidates(problem, target)
     if name == "heuristic":
-        return found[0]
+        return Choice(found[0], "heuristic: the best guess")
     store, key = _opened(str(cache_dir()), device), key_of(problem, kind)
     tile = None if name == "tune" and mode.again else tile_of(store.get(key), found)
     _count("hits" if tile else "misses")
-    if tile is None and name == "tune" and not tuning.capturing():
+    if tile is not None:
+        return Choice(tile, f"{name}: the store's entry")
+    if name == "tune" and not tuning.capturing():
         tile = _tune(problem, target, trial, found, store, key, mode.again)
-    return tile or found[0]
+    return Choice(found[0], f"{name}: no entry, the best guess") if tile is None else Choice(tile, f"{name}: the fastest of {len(found)}")
 
 
 def _tune(

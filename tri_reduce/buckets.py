@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import hashing
-from .configs import Tile, pow2_ceil
+from .geometry import Tile, pow2_ceil
 from .kernels.compat import HAS_TRITON, triton
 from .problem import Axis, Problem
 

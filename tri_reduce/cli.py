@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import platform
+import json
+import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 import torch
 
 import tri_reduce
-from tri_reduce import cli_eval, demo, dtypes
+from tri_reduce import dtypes
+
+PROGRAM = "python -m tri_reduce"
+INTERRUPTED, CLOSED = 130, 141  # the exit statuses that shells know
+EPILOG = "Each command has --help and --json. TRI_REDUCE_LOG=plan tells of each plan that a program makes."
+_Help = argparse.RawDescriptionHelpFormatter
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,94 +65,86 @@ def dtype_of(text: str) -> torch.dtype:
     return dtypes.BY_NAME[text].torch
 
 
-def _installed(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
+def _demo(args: argparse.Namespace) -> int:
+    from tri_reduce import demo
+
+    return demo.run(as_json=args.json)
 
 
-def _env(_: argparse.Namespace) -> int:
-    from tri_reduce import autotune
+def _env(args: argparse.Namespace) -> int:
+    from tri_reduce import environment
 
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    devices = [f"{found.type}:{i} {_device_name(found.type, i)}" for i in range(torch.accelerator.device_count())] if found else []
-    triton = _installed("triton-ascend") if _installed("triton") == "not installed" else _installed("triton")
-    rows = {
-        "tri_reduce": tri_reduce.__version__,
-        "Python": platform.python_version(),
-        "torch": torch.__version__,
-        "triton": triton,
-        "numpy": _installed("numpy"),
-        "devices": "; ".join(devices) or "none (CPU only)",
-        "backend": _backend(bool(devices), triton != "not installed"),
-        "interpreter": "yes" if demo.interpreting() else "no",
-        "cache": str(autotune.cache_dir()),
-    }
-    print("\n".join(f"{key:12} {value}" for key, value in rows.items()))
+    found = environment.report()
+    print(json.dumps(found, indent=2) if args.json else environment.text(found))
     return 0
-
-
-def _device_name(kind: str, index: int) -> str:
-    return str(torch.get_device_module(kind).get_device_name(index))
-
-
-def _backend(has_device: bool, has_triton: bool) -> str:
-    if demo.interpreting():
-        return "Triton kernels in the interpreter"
-    if has_device and has_triton:
-        return "Triton kernels on the device; the PyTorch reference for CPU tensors"
-    return "PyTorch reference"
 
 
 def _explain(args: argparse.Namespace) -> int:
-    from tri_reduce import configs, problem, targets
+    from tri_reduce import targets
+    from tri_reduce.explanation import Explanation
+    from tri_reduce.tune_command import Wanted, checked
 
     try:
         target = targets.by_name(args.device)
-    except (ValueError, KeyError) as error:
-        return _refuse(f"--device {args.device!r}: {error.args[0]}")
-    try:
-        text = configs.explain(problem.describe(args.op, args.shape, args.dim, args.dtype), target)
-    except (ValueError, IndexError, TypeError, RuntimeError) as error:
-        shape = "x".join(map(str, args.shape))
-        return _refuse(f"{shape} --op {args.op} --dim {args.dim} --dtype {str(args.dtype).removeprefix('torch.')}: {error}")
-    print(text)
+        wanted = checked(Wanted(args.shape, args.op, args.dim, args.dtype, args.trans))
+    except ValueError as error:
+        print(f"{PROGRAM} explain: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    found = Explanation.of(wanted.problem, target)
+    print(json.dumps(found.as_dict(), indent=2) if args.json else found)
     return 0
 
 
-def _refuse(message: str) -> int:
-    print(f"python -m tri_reduce explain: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+EXPLAIN = """examples:
+  explain 64x401408 --dim 1 --dtype fp32 --device h200
+  explain 32x64x112x112 --dim 0,2,3 --op var --dtype bf16
+  explain 4096x14336 --op gemv --dtype bf16 --json"""
 
 
-def _parser() -> argparse.ArgumentParser:
-    from tri_reduce import tune_command  # it reads shapes and dtypes as this module does
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    from tri_reduce import cli_eval, tune_command  # they read shapes and dtypes as this module does
 
-    parser = _Parser(prog="python -m tri_reduce", description="Deferred reductions in Triton.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=tri_reduce.__version__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    whole = _Parser(prog=PROGRAM, description="Deferred reductions in Triton.", epilog=EPILOG, allow_abbrev=False, formatter_class=_Help)
+    whole.add_argument("--version", action="version", version=tri_reduce.__version__)
+    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    command = commands.add_parser("demo", help="real reductions on what this machine has, checked against torch in float64")
-    command.set_defaults(run=lambda _: demo.run())
+    command = commands.add_parser("demo", help="real reductions on what this machine has, checked against float64")
+    command.description = "The reductions of models people run; without a GPU in Triton's interpreter, scaled down. Status 1: one is wrong."
+    command.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    command.set_defaults(run=_demo)
 
-    command = commands.add_parser("env", help="what was found: versions, devices, backend, cache")
+    command = commands.add_parser("env", help="what was found: versions, devices, backend, cache; belongs in an issue")
+    command.add_argument("--json", action="store_true", help="print it as JSON")
     command.set_defaults(run=_env)
 
-    command = commands.add_parser("explain", help="which kernel configuration a problem gets and why (needs no such device)")
+    command = commands.add_parser(
+        "explain", help="which kernel configuration a problem gets and why (needs no such device)", epilog=EXPLAIN, formatter_class=_Help
+    )
     command.add_argument("shape", metavar="SHAPE", type=shape_of, help="the input's shape, as 8192x50257 (for gemv: M x K)")
     command.add_argument("--op", default="sum", help="a reduction, or gemv (default: sum)")
     command.add_argument("--dim", default=-1, type=dims_of, help="the reduced axes: -1, 0,2,3 or all (default: -1)")
     command.add_argument("--dtype", default=torch.float32, type=dtype_of, help="as fp32, bf16 or int64 (default: fp32)")
-    command.add_argument("--device", default="h200", help="the device to choose for: h200, ascend, ... (default: h200)")
+    command.add_argument("--trans", action="store_true", help="gemv with the transposed matrix")
+    command.add_argument("--device", default="h200", help="the device to choose for: h200, a100, mi300x, ascend, ... (default: h200)")
+    command.add_argument("--json", action="store_true", help="print it as JSON, times in microseconds")
     command.set_defaults(run=_explain)
 
     tune_command.add_to(commands)
     cli_eval.add(commands)
-    return parser
+    return whole
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
-    args = _parser().parse_args(argv)
-    return int(args.run(args))
+    """Run one command; the exit status: 2 for bad input, 130 when interrupted."""
+    args = parser().parse_args(argv)
+    try:
+        status = int(args.run(args))
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `... | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED

@@ -16,34 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import configs, targets
-from .configs import Tile, tiles_of
+from . import configs, cost, rules, targets
+from .geometry import coordinates
 from .problem import Problem, describe
 
 BANDS = ((0.05, "<=5%"), (0.10, "5-10%"), (0.30, "10-30%"), (math.inf, ">30%"))
 SHAPE = 5  # coordinates that snap 2 compares: x, r0, r1, split, warps
 DEFAULT = Path(__file__).parent.parent / "benchmarks" / "data" / "h200_reduce.json"
-COEFFICIENTS = (
-    "TILE_BYTES",
-    "SHORT_ROW",
-    "COLUMN_LANES",
-    "COLUMN_AHEAD",
-    "COLUMN_PROGRAMS",
-    "SHARE_BELOW",
-    "ROW_PROGRAMS",
-    "THREAD_LOADS",
-    "SMALL_BYTES",
-    "STEP_COST",
-)
+COEFFICIENTS = {  # and the module of each
+    name: module for module in (rules, cost) for name, value in vars(module).items() if name.isupper() and type(value) in (int, float)
+}
 Coordinates = tuple[int, ...]
-
-
-def coordinates(problem: Problem, tile: Tile) -> Coordinates:
-    """What a tile is to the compiler and to a sweep: (x, r0, r1, split, warps, ahead, unroll), `ahead` 0 where no loop is left."""
-    _, tiles = tiles_of(problem, tile)
-    chunk = -(-tiles // tile.split)
-    straight = tile.unroll or (0 < chunk <= 4 and (len(problem.reduced) == 1 or chunk * tile.split == tiles))
-    return tile.x, tile.r0, tile.r1, tile.split, tile.warps, 0 if straight else tile.ahead, tile.unroll
 
 
 @dataclass(frozen=True)
@@ -80,6 +63,12 @@ def load(path: Path) -> dict[str, Any]:
     return data
 
 
+def problem_of(record: dict[str, Any]) -> Problem:
+    """The problem of a sweep's record."""
+    dim = record["dim"]
+    return describe(record["op"], record["shape"], tuple(dim) if isinstance(dim, list) else dim, record["dtype"], record["trans"])
+
+
 def judge(data: dict[str, Any]) -> list[Judged]:
     """Every problem of a sweep that has a measured tile."""
     target = targets.by_name(data["meta"]["target"])
@@ -90,8 +79,7 @@ def judge(data: dict[str, Any]) -> list[Judged]:
         failed = {tuple(row[:-1]) for row in record["failed"]}
         if not us:
             continue
-        dim = record["dim"]
-        problem = describe(record["op"], record["shape"], tuple(dim) if isinstance(dim, list) else dim, record["dtype"], record["trans"])
+        problem = problem_of(record)
         emitted = tuple(dict.fromkeys(coordinates(problem, t) for t in configs.candidates(problem, target)))
         dense = min(us.values())
         near = [t for t in us if any(within(t, c) for c in emitted)]
@@ -186,13 +174,16 @@ def moved(value: float, factor: float) -> float:
 
 @contextlib.contextmanager
 def perturbed(name: str, factor: float) -> Iterator[None]:
-    """Within the context, a coefficient of `configs` is another."""
-    value = getattr(configs, name)
-    setattr(configs, name, moved(value, factor))
+    """Within the context, a coefficient of the rules or of the estimate is another."""
+    module = COEFFICIENTS[name]
+    value = getattr(module, name)
+    setattr(module, name, moved(value, factor))
+    configs.candidates.cache_clear()
     try:
         yield
     finally:
-        setattr(configs, name, value)
+        setattr(module, name, value)
+        configs.candidates.cache_clear()
 
 
 def perturbations(data: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import configs
+from . import rules
 from .evaluation import BANDS, Judged
 
 COLOURS = ("tab:green", "gold", "tab:orange", "tab:red")
@@ -41,9 +41,7 @@ def losses(found: Sequence[Judged], path: Path) -> None:
         if judged:
             lengths, best = zip(*judged)
             axes.scatter(lengths, [1 + b for b in best], c=[COLOURS[_band(b)] for b in best], marker=marker, s=18, label=regime)
-    thread = 16 * configs.THREAD_LOADS
-    for border in (thread // 4, thread // 2, configs.TILE_BYTES // 4, configs.TILE_BYTES // 2):
-        axes.axvline(border, color="grey", linewidth=0.6, linestyle="--")
+    axes.axvline(4 * rules.THREAD_LOADS, color="grey", linewidth=0.6, linestyle="--")  # rows that a thread may hold, of 4 bytes each
     axes.set(xscale="log", xlabel="reduced length", ylabel="best of the candidates / dense optimum")
     axes.legend()
     figure.tight_layout()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .configs import Tile, candidates, pow2_ceil, thread_rows, tiles_of
+from .configs import candidates
+from .geometry import Tile, pow2_ceil, tiles_of
 from .problem import Problem
+from .rules import thread_rows
 from .targets import Target
 
 KNOBS = {"XBLOCK": "x", "R0_BLOCK": "r0", "R1_BLOCK": "r1", "SPLIT": "split", "AHEAD": "ahead", "num_warps": "warps"}

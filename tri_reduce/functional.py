@@ -48,8 +48,7 @@ def reduce(
         correction: var and std divide by count - correction.
         ord: of norm: 0, 1, 2, inf, -inf or p.
         determinism: "run_to_run" (same input, device and tuning: same bits), "invariant" (same bits however many rows there are and
-        whatever
-            was tuned) or "none".
+            whatever was tuned) or "none".
 
     Returns:
         The result, of torch's shape and dtype for the op.

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from . import dtypes, targets
-from .configs import Tile, candidates, select_configs
+from .configs import candidates, select_configs
+from .geometry import Tile
 from .kinds import kind_of
 from .monoids import MONOIDS, counted, lookup, products
 from .problem import Problem, describe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from . import targets
-from .monoids import Monoid, counted, lookup
+from .monoids import MONOIDS, Monoid, counted, lookup
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Kind:
 def kind_of(op: str | Monoid, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device, correction: float, order: float) -> Kind:
     """The kind of a reducer; TypeError where the op does not take the dtype."""
     monoid = counted(lookup(op, correction, order))
-    name, builtin = monoid.name, isinstance(op, str)
+    name, builtin = monoid.name, isinstance(op, str) and op in MONOIDS
     if (monoid.floats_only or name == "logsumexp") and not dtype.is_floating_point:
         raise TypeError(f"Reducer: {op} has a floating-point result, got dtype={dtype}")
     if monoid.ints_only and dtype.is_floating_point:

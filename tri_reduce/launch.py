@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from . import capture, dtypes, targets
-from .configs import pow2_ceil
+from .geometry import pow2_ceil
 from .interpret import interpret
 from .kernels.compat import ast_source
 from .problem import contiguous_strides

@@ -12,7 +12,7 @@ from torch import Tensor
 from . import dtypes, targets
 from .autotune import MODE
 from .calls import reduce_now
-from .configs import Tile
+from .geometry import Tile
 from .launch import Plan
 from .monoids import Monoid, together
 from .plans import PLANS, Reduction, choose, remember, shift_of

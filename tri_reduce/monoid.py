@@ -86,16 +86,20 @@ class Monoid:
     """A reduction.
 
     Device functions are `@triton.jit`; a state is one to three tiles, passed one after another, and a state of several is returned as a
-    tuple:
-    `lift(x)` or `lift(x, index)`, `combine(a, b)` or `combine(a0, a1, b0, b1)`, `fold(a, axis)` with `axis` a `tl.constexpr`, `finish(a)`.
-    A parameter named `param` of lift or finish receives `param` (a constexpr); one named `count` of finish the number of contributions.
+    tuple: `combine(a, b)` or `combine(a0, a1, b0, b1)`. A parameter named `param` of lift or finish receives `param` (a constexpr), one
+    named `index` of lift the position along the reduced axes, one named `count` of finish the number of contributions.
 
     Args:
-        name: shown in messages. identity: a number, a tuple with one for each tile, or a function of the values' torch dtype. lift,
-        combine, fold, finish: the device functions. acc_dtype: dtype of the state, or a rule (values' dtype -> dtype), or a tuple of either
-        with one for each tile. out_dtype: dtype of the result, or such a rule. commutative: False forbids plans that change the order of
-        contributions; no kernel here keeps an order, so it is refused. reference: what it means in torch: `reference(x, dims, keepdim)`,
-        `reference(x, dims)` or, on a flat tensor, `reference(x)`.
+        name: shown in messages.
+        identity: a number, a tuple with one for each tile, or a function of the values' torch dtype.
+        lift: `lift(x)`: a value as a state.
+        combine: two states as one, lane by lane.
+        fold: `fold(a, axis)` with `axis` a `tl.constexpr`: combine along an axis of a tile.
+        finish: a state as the result.
+        acc_dtype: dtype of the state, or a rule (values' dtype -> dtype), or a tuple of either with one for each tile.
+        out_dtype: dtype of the result, or such a rule.
+        commutative: False forbids plans that change the order of contributions; no kernel here keeps an order, so it is refused.
+        reference: what it means in torch: `reference(x, dims, keepdim)`, `reference(x, dims)` or, on a flat tensor, `reference(x)`.
 
     Example:
         >>> import tri_reduce
@@ -156,7 +160,7 @@ def _device(monoid: Monoid, dtype: torch.dtype, wide_index: bool) -> DeviceOp:
     if monoid.indexed and not wide_index:
         acc, identity = (acc[0], torch.int32), (identity[0], torch.iinfo(torch.int32).max)
     names = [getattr(tl, _TL[d]) for d in acc]
-    lift_names, finish_names = monoid.lift.arg_names, monoid.finish.arg_names
+    lift_names, finish_names = monoid.lift.arg_names[1:], monoid.finish.arg_names[len(acc) :]  # past the value, past the state
     return DeviceOp(
         monoid.name,
         identity,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from . import autotune, dtypes, targets
+from . import autotune, dtypes, logs, targets
 from .kinds import Kind
 from .launch import Plan
 from .plans import PLANS, remember
@@ -121,6 +121,7 @@ class SlotPartials(Partials):
                 self.op, dtypes.of(values.dtype), dtypes.of(index.dtype), kind.shape, values.shape[0], (values.stride(), mask,
                 index.stride(0)), tile, self._programs(-(-values.shape[0] // tile.r0)),
             )  # fmt: skip
+            logs.plan(f"{kind.monoid.name}, {values.shape[0]} rows into the outputs of an index", tile, "the only plan of a segment update")
             plan = remember(key, Plan(spec, self.device, 0, 1))
         run, faults, states = plan.run, self.faults[0], self.states
         return lambda position, serial: run(values, index, where, faults, states=states, scalars=(position, serial))
@@ -153,6 +154,7 @@ class SlotPartials(Partials):
         spec = of_combine(
             self.op, kind.shape, slots, dtypes.of(out.dtype), out.stride(), seed=seed, seed_kind=kind.monoid.seed, most=self.most
         )
+        logs.plan(f"{kind.monoid.name}, {slots} slots of {kind.outputs} outputs", spec.tile, "the only plan of a finalize")
         return Plan(spec, self.device, 0, 1)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import autotune, dtypes, reference, targets
-from .configs import Tile, canonical
+from . import autotune, dtypes, logs, reference, targets
+from .configs import canonical
+from .geometry import Tile
 from .launch import Plan
 from .monoids import Monoid, counted, products
 from .problem import Problem, coalesce, of_strides
@@ -24,7 +25,7 @@ from .specialize import Specialization, of_gemv, of_reduce
 from .tuning import Trial
 
 Call = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
-
+REFERENCE = "the PyTorch reference: no kernels for this device"
 
 MAX_PLANS = 8192
 PLANS: dict[Hashable, Any] = {}
@@ -77,6 +78,7 @@ def shift_of(x: Tensor) -> int:
 def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | None) -> Call:
     """A call for tensors with these layouts."""
     if not targets.runs_kernels(x.device):
+        logs.plan(f"{r.monoid.name} of {tuple(x.shape)} {x.dtype} over {r.dims}", None, REFERENCE)
         return lambda x, where, out: _refer(r, x, where, out)
     kept = [s for d, s in enumerate(out.stride()) if not r.keepdim or d not in r.dims] if out is not None else None
     monoid = r.monoid if where is None else counted(r.monoid)
@@ -121,8 +123,11 @@ def choose(problem: Problem, device: torch.device, determinism: str, trial: Call
     if determinism == "invariant":
         if autotune.is_forced():
             raise ValueError('determinism="invariant" has one plan for a problem: nothing can be forced')
-        return canonical(problem, target)
-    return autotune.pick(problem, target, trial, device)
+        chosen = autotune.Choice(canonical(problem, target), "invariant: one tile for this op and reduced length")
+    else:
+        chosen = autotune.choose(problem, target, trial, device)
+    logs.plan(problem, chosen.tile, f"{chosen.why} on {target.name}")
+    return chosen.tile
 
 
 def _safe_shift(x: Tensor) -> int:
@@ -154,6 +159,7 @@ def plan_gemv(
     shape = (*batch, m)
     out_dtype = result if out is None else out.dtype
     if not targets.runs_kernels(device):
+        logs.plan(f"gemv of {tuple(a.shape)} {a.dtype}", None, REFERENCE)
         return lambda a, x, y, out: _refer_gemv(a, x, y, out, alpha, beta, result)
     shift = _safe_shift(a)
     zeros = (0,) * len(shape)

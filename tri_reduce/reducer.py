@@ -161,8 +161,7 @@ class Reducer(Opaque):
         Args:
             out: a tensor of the reducer's shape, any strides (a tuple of them for several ops), checked before anything changes.
             group: a `torch.distributed` group: every rank calls this with its own reducer and gets the result over all, the same bits,
-            from one
-                collective. The seed counts once, not once a rank.
+                from one collective. The seed counts once, not once a rank.
 
         Returns:
             The result (a tuple for several ops); also `.value` from then on.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import ascend, dtypes
-from .configs import Tile, pow2_ceil, pow2_floor, with_split
+from .geometry import Tile, pow2_ceil, pow2_floor, row_overhang, share
 from .kernels.flat_slots import persistent_combine_kernel, persistent_merge_kernel
 from .kernels.segments import segment_kernel
 from .kernels.slots import combine_kernel, merge_kernel
@@ -45,18 +45,17 @@ def slot_count(outputs: int, determinism: str, cores: int = 132) -> int:
 
 def beside(problem: Problem, target: Target, tile: Tile) -> Tile:
     """The tile for a launch beside those before and after it: few warps, and not many programs."""
-    tile = replace(tile, warps=min(tile.warps, UPDATE_WARPS))
+    inner = problem.reduced[-1].size
     if tile.regime == "columns":
-        outputs = pow2_ceil(problem.kept[-1].size)
-        return with_split(problem, target, replace(tile, x=max(tile.x, min(outputs, LINE // problem.dtype.itemsize))))
-    while -(-problem.xnumel // tile.x) * tile.split > UPDATE_PROGRAMS * target.cores and tile.regime == "rows":
-        if tile.split > 1:
-            tile = replace(tile, split=-(-tile.split // 2))
-        elif tile.x < UPDATE_ROWS and tile.r1 == 1:
-            tile = replace(tile, x=tile.x * 2, r0=min(tile.r0, UPDATE_LANES // (tile.x * 2)))
-        else:
-            break
-    return tile
+        x = min(pow2_ceil(problem.kept[-1].size), LINE // problem.dtype.itemsize)
+        tile = Tile("columns", x, min(pow2_ceil(inner), max(UPDATE_LANES // x, 128)), warps=UPDATE_WARPS, ahead=4)
+        return share(problem, target, tile, round(target.cores * UPDATE_PROGRAMS / 2 * x / problem.xnumel))
+    if tile.regime == "rows" and len(problem.reduced) == 1:
+        x = max(1, min(UPDATE_ROWS, pow2_floor(problem.xnumel / (UPDATE_PROGRAMS * target.cores))))
+        r0 = min(pow2_ceil(inner + row_overhang(problem)), UPDATE_LANES // max(x, 2))
+        tile = Tile("rows", x, r0, warps=min(UPDATE_WARPS, max(1, x * r0 // 256)))
+        return share(problem, target, tile, round(target.cores * UPDATE_PROGRAMS * x / problem.xnumel))
+    return replace(tile, warps=min(tile.warps, UPDATE_WARPS))
 
 
 def _grid(outputs: int, slots: int, most: int = 0) -> tuple[Tile, int]:

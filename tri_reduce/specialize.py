@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import ascend, dtypes
-from .configs import Tile, fold_block, tiles_of
+from .geometry import Tile, fold_block, tiles_of
 from .kernels.compat import Constant, tl
 from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel

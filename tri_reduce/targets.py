@@ -18,7 +18,8 @@ class Target:
 
     cores: multiprocessors (CUDA), compute units (ROCm) or vector cores (Ascend). bandwidth: bytes a second that a plain read reaches.
     max_programs: programs in one launch. max_tile: elements in one tile. warp: threads in a warp, 0 where there are none.
-    arch: what the compiler is told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
+    latency: microseconds of a round of loads. registers: of 32 bits in a core, 0 where that means nothing. arch: what the compiler is
+    told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
     persistent: a launch has as many programs as cores, each walks tiles of outputs. buffer: bytes on chip that hold a program's tiles, 0
     where the compiler spills instead of failing.
     """
@@ -31,6 +32,8 @@ class Target:
     bandwidth: float
     max_programs: int = 2**31 - 1
     max_tile: int = 16384
+    latency: float = 0.9
+    registers: int = 65536
     tickets: bool = True
     wide_floats: bool = True
     persistent: bool = False
@@ -53,7 +56,7 @@ _KNOWN = {
     "h100": replace(H200, name="h100", bandwidth=3.0e12),
     "a100": replace(H200, name="a100", arch=80, cores=108, bandwidth=1.8e12),
     "b200": replace(H200, name="b200", arch=100, cores=148, bandwidth=7.0e12),
-    "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1),
+    "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1, registers=131072),
     "ascend": Target(
         "ascend",
         "npu",
@@ -62,12 +65,13 @@ _KNOWN = {
         40,
         1.2e12,
         max_programs=65535,
+        registers=0,
         tickets=False,
         wide_floats=False,
         persistent=True,
         buffer=192 * 1024,
     ),
-    "interpreter": Target("interpreter", "interpreter", 0, 32, 2, 1e9, max_tile=4096),
+    "interpreter": Target("interpreter", "interpreter", 0, 32, 2, 1e9, max_tile=4096, registers=0),
 }
 _ALIASES = {"cuda:90": "h200", "cuda:80": "a100", "cuda:100": "b200", "hip:gfx942": "mi300x", "ascend910b3": "ascend"}
 

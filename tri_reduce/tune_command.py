@@ -20,10 +20,9 @@ from torch import Tensor
 import tri_reduce
 
 from . import autotune, buckets, configs, demo, dtypes, problem, progress, targets, validate
-from .cli import dims_of, dtype_of, shape_of
+from .cli import INTERRUPTED, PROGRAM, dims_of, dtype_of, shape_of
 
 INTERPRETED_ELEMENTS = 1 << 10  # of an input of the built-in list without a GPU
-INTERRUPTED = 130  # the exit status that shells know
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Wanted:
         if self.trans and self.op != "gemv":
             raise ValueError("--trans is gemv's")
         if 0 in self.shape:
-            raise ValueError("an empty input has nothing to tune")
+            raise ValueError("an empty input has nothing to choose")
         if self.op == "gemv":
             _ = self.problem
             vector = torch.empty(self.shape[0 if self.trans else 1], dtype=self.dtype, device="meta")
@@ -133,12 +132,13 @@ def read(lines: Iterable[str], name: str) -> Iterator[Wanted]:
 def _on_line(parser: argparse.ArgumentParser, line: str, place: str) -> list[Wanted]:
     try:
         words = shlex.split(line, comments=True)
-        return [_checked(Wanted(**vars(parser.parse_args(words))))] if words else []
+        return [checked(Wanted(**vars(parser.parse_args(words))))] if words else []
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
 
 
-def _checked(wanted: Wanted) -> Wanted:
+def checked(wanted: Wanted) -> Wanted:
+    """The problem; ValueError that names it where no call could be this."""
     try:
         wanted.check()
     except (ValueError, TypeError, IndexError, RuntimeError) as error:
@@ -148,7 +148,7 @@ def _checked(wanted: Wanted) -> Wanted:
 
 def _wanted(args: argparse.Namespace) -> list[Wanted]:
     """All that the command line asks for, each once."""
-    found = [_checked(Wanted(shape, args.op, args.dim, args.dtype, args.trans)) for shape in args.shape]
+    found = [checked(Wanted(shape, args.op, args.dim, args.dtype, args.trans)) for shape in args.shape]
     if args.file is not None:
         try:
             found += read(args.file.read_text().splitlines(), str(args.file))
@@ -203,7 +203,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         device, wanted = _device(args.device), _wanted(args)
     except ValueError as error:
-        print(f"python -m tri_reduce tune: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{PROGRAM} tune: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     store, outcomes, interrupted = autotune.Store(device=device), list[Outcome](), False
     with progress.steps(len(wanted), "tuning", sys.stderr if args.json else sys.stdout) as done:

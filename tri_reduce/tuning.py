@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from . import targets
-from .configs import Tile
+from .geometry import Tile
 from .targets import Target
 
 HOPELESS = 2.0  # times the fastest at a glance: not measured

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from . import autotune, dtypes, targets
-from .configs import Tile, canonical, depth_limit, tiles_of
+from . import autotune, dtypes, logs, targets
+from .configs import canonical
+from .geometry import Tile, depth_limit, tiles_of
 from .launch import Plan
 from .monoid import DeviceOp, together
 from .plans import PLANS, remember, shift_of
@@ -53,10 +54,12 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
     )  # fmt: skip
     target = targets.of_device(first.device.type, first.device.index or 0)
 
-    def planned(tile: Tile) -> Plan:
+    def shaped(tile: Tile) -> Tile:
         if target.overlaps and first.determinism != "invariant" and not autotune.is_forced():
             tile = beside(problem, target, tile)
-        tile = replace(tile, split=min(tile.split, first.slots))
+        return replace(tile, split=min(tile.split, first.slots))
+
+    def planned(tile: Tile) -> Plan:
         _, tiles = tiles_of(problem, tile)
         op = _op(parts, problem, -(-tiles // tile.split))
         spec = of_reduce(problem, tile, op, dtypes.of(first.kind.result), slot_count=first.slots, early=target.overlaps)
@@ -65,16 +68,19 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
     scratch = functools.cache(lambda: tuple(s.clone() for p in parts for s in p.states))
 
     def trial(tile: Tile) -> Trial:
-        plan = planned(tile)
+        plan = planned(shaped(tile))
         return Trial(plan.compile, lambda: plan.run(values, where, None, states=scratch()))
 
-    return planned(_choose(first, problem, replace(target, tickets=True), trial))  # programs that own slots need not meet
+    chosen = _choose(first, problem, replace(target, tickets=True), trial)  # programs that own slots need not meet
+    tile = shaped(chosen.tile)
+    logs.plan(problem, tile, f"{chosen.why} on {target.name}, an update into {first.slots} slots")
+    return planned(tile)
 
 
-def _choose(part: SlotPartials, problem: Problem, target: targets.Target, trial: Callable[[Tile], Trial]) -> Tile:
+def _choose(part: SlotPartials, problem: Problem, target: targets.Target, trial: Callable[[Tile], Trial]) -> autotune.Choice:
     if part.determinism == "invariant":
-        return canonical(problem, target)
+        return autotune.Choice(canonical(problem, target), "invariant: one tile for this op and reduced length")
     forced = autotune.MODE.get().split
     if forced is not None and forced > part.slots:
         raise ValueError(f"split={forced} is illegal: this reducer has {part.slots} slots for each of its {part.kind.outputs} outputs")
-    return autotune.pick(problem, target, trial, part.device, "update")
+    return autotune.choose(problem, target, trial, part.device, "update")

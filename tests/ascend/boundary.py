@@ -39,7 +39,7 @@ def problem_of(op: str, dtype: str, layout: str, long: bool, masked: bool = Fals
 def fits(problem: object, x: int, r: int) -> bool:
     """A tile compiles."""
     from tri_reduce import inventory
-    from tri_reduce.configs import Tile
+    from tri_reduce.geometry import Tile
 
     spec = inventory._main(problem, Tile(problem.layout, x, r, plain=True, programs=40))
     try:

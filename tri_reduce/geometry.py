@@ -1,0 +1,121 @@
+"""Tiles: how many cover a problem, how many additions follow one another in them, how many programs share an output. No choice is made
+here.
+
+A tile is [XBLOCK outputs, R1_BLOCK x R0_BLOCK reduced lanes]; `split` programs share an output tile.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from .problem import Problem
+from .targets import Target
+
+FOLD_BYTES = 32  # of states that a thread holds in the last fold
+FOLD_GROUP = 32  # tiles of partials that it adds up one after another before it adds up those sums
+Coordinates = tuple[int, ...]
+
+
+def pow2_ceil(n: float) -> int:
+    """The smallest power of two >= n."""
+    return 1 << max(0, math.ceil(math.log2(n))) if n > 1 else 1
+
+
+def pow2_floor(n: float) -> int:
+    """The largest power of two <= n."""
+    return 1 << math.floor(math.log2(n)) if n > 1 else 1
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One candidate. x: outputs a program computes. r0, r1: lanes along the inner and the outer reduced axes.
+
+    split: programs that share an output.
+    """
+
+    regime: str
+    x: int
+    r0: int
+    r1: int = 1
+    split: int = 1
+    warps: int = 4
+    ahead: int = 1  # iterations of the loop over tiles whose loads may be in flight together
+    unroll: int = 0  # tiles, where the whole reduced axis is walked without a loop; 0: a loop
+    plain: bool = False  # masks and loads element by element: bits then do not depend on where a tensor lies in memory
+    programs: int = 0  # of a persistent launch, each walking tiles of outputs; 0: one program a tile
+
+    @property
+    def lanes(self) -> int:
+        """Elements of one tile."""
+        return self.x * self.r0 * self.r1
+
+
+def row_overhang(problem: Problem) -> int:
+    """Lanes that a row may need before its first element, so that it is read in whole vectors."""
+    return 0 if problem.aligned_rows or problem.layout != "rows" else problem.vector - 1
+
+
+def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
+    """(tiles along the inner reduced axis, tiles along all) that cover the reduced axes once."""
+    inner = problem.reduced[-1].size
+    if problem.rnumel == 0:
+        return 1, 0
+    inner_tiles = -(-(inner + (0 if tile.plain or tile.unroll else row_overhang(problem))) // tile.r0)
+    return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1)
+
+
+def coordinates(problem: Problem, tile: Tile) -> Coordinates:
+    """What a tile is to the compiler: (x, r0, r1, split, warps, ahead, unroll), `ahead` 0 where no loop is left."""
+    _, tiles = tiles_of(problem, tile)
+    chunk = -(-tiles // tile.split)
+    straight = tile.unroll or (0 < chunk <= 4 and (len(problem.reduced) == 1 or chunk * tile.split == tiles))
+    return tile.x, tile.r0, tile.r1, tile.split, tile.warps, 0 if straight else tile.ahead, tile.unroll
+
+
+def depth_limit(problem: Problem) -> int:
+    """Additions one after another that keep a float sum within 4 eps log2(R) sum|x|: half an ulp each, at worst all in one direction."""
+    return max(16, int(8 * math.log2(max(problem.rnumel, 4))))
+
+
+def depth_of(problem: Problem, tile: Tile) -> int:
+    """Additions one after another on the way of a value: in its lane, across lanes, over the partials of programs that share outputs."""
+    _, tiles = tiles_of(problem, tile)
+    depth = max(0, -(-tiles // tile.split) - 1) + (tile.r0 * tile.r1).bit_length() - 1
+    if tile.split > 1:
+        block = fold_block(tile, 8 * problem.arity)
+        steps = -(-tile.split // block)
+        depth += min(steps, FOLD_GROUP) + -(-steps // FOLD_GROUP) - 2 + block.bit_length() - 1
+    return depth
+
+
+def fold_block(tile: Tile, state_bytes: int) -> int:
+    """Partials of an output in one tile of the last fold: few, as the rare path must not cost every program registers."""
+    return min(pow2_ceil(tile.split), pow2_floor(FOLD_BYTES * 32 * tile.warps / (tile.x * state_bytes)))
+
+
+def share(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
+    """The tile shared by about `wanted` programs, none of them idle: by more, or with more lanes, where additions would follow too long."""
+    found = _split_into(problem, target, tile, wanted)
+    while depth_of(problem, found) > depth_limit(problem):
+        more = _split_into(problem, target, tile, 2 * found.split)
+        if depth_of(problem, more) >= depth_of(problem, found):
+            longer = replace(tile, r0=2 * tile.r0)
+            fits = longer.lanes <= target.max_tile and tile.r0 < problem.reduced[-1].size
+            return share(problem, target, longer, wanted) if fits else found
+        found = more
+    return found
+
+
+def _split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
+    _, tiles = tiles_of(problem, tile)
+    outputs = -(-problem.xnumel // tile.x)
+    split = max(1, min(wanted, tiles, target.max_programs // outputs))
+    return replace(tile, split=-(-tiles // -(-tiles // split)) if tiles else 1)
+
+
+def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:
+    """More outputs a program where the grid would pass the device's limit."""
+    while -(-problem.xnumel // tile.x) * tile.split > target.max_programs and tile.lanes < target.max_tile:
+        tile = replace(tile, x=tile.x * 2)
+    return tile

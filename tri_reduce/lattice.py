@@ -1,0 +1,57 @@
+"""The tiles that an estimate ranks: every size that can be good, within what the device holds and the accuracy allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .geometry import Tile, coordinates, depth_of, fit_grid, pow2_ceil, row_overhang, share
+from .problem import Problem
+from .targets import Target
+
+WARPS = (1, 2, 4, 8, 16)  # of a program
+VALUES = (4, 8, 16, 32)  # of a tile, that a thread holds: fewer leave loads unfilled, more are spilled
+PROGRAMS = (1, 2, 4, 8, 16)  # on a core, where programs share outputs
+AHEAD = (1, 4)  # iterations in flight: as the compiler likes, and all that registers hold
+ROWS_AT_ONCE = 8  # of which a tile holds a part
+LEAST_COLUMNS = 4  # side by side: fewer leave most of a memory transaction unused
+
+
+def powers(low: int, high: int) -> list[int]:
+    """Powers of two from low to high, itself one."""
+    return [1 << n for n in range(low.bit_length() - 1, high.bit_length())]
+
+
+def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[int]]:
+    """(x, r0, r1) of tiles that may be good, each with the warps that hold them."""
+    inner, widest = problem.reduced[-1].size, pow2_ceil(problem.xnumel)
+    longest = pow2_ceil(inner + row_overhang(problem))
+    outer = 1 if problem.op == "gemv" else pow2_ceil(problem.rnumel // max(inner, 1))
+    least = min(LEAST_COLUMNS, widest) if problem.layout == "columns" else 1
+    found: dict[tuple[int, int, int], list[int]] = {}
+    for warps in WARPS:
+        for lanes in {min(target.warp * warps * n, target.max_tile) for n in VALUES}:
+            for x in powers(least, min(widest, lanes)):
+                r0 = min(longest, lanes // x)
+                r1 = min(outer, lanes // (x * r0))
+                whole = x == widest and r0 == longest and r1 == outer
+                if (x * r0 * r1 == lanes or whole) and (problem.layout == "columns" or r0 == longest or x <= ROWS_AT_ONCE):
+                    found.setdefault((x, r0, r1), []).append(warps)
+    return found
+
+
+def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
+    """All of them with at most `deepest` additions one after another."""
+    found: dict[Tile, int] = {}
+    held: dict[tuple[int, int, int], list[int]] = shapes(problem, target)
+    for (x, r0, r1), warps in held.items():
+        base, outputs = Tile(problem.layout, x, r0, r1, warps=warps[-1]), -(-problem.xnumel // x)
+        wanted = {max(1, round(n * target.cores / outputs)) for n in PROGRAMS} if target.tickets else ()
+        for n in sorted({1, *wanted}):
+            tile = fit_grid(problem, target, share(problem, target, base, n))
+            found[tile] = depth_of(problem, tile)
+    return [
+        replace(tile, warps=w, ahead=a)
+        for tile, depth in found.items() if depth <= deepest
+        for w in dict.fromkeys(held.get((tile.x, tile.r0, tile.r1), (tile.warps,)))
+        for a in (AHEAD if coordinates(problem, tile)[5] else AHEAD[:1])
+    ]  # fmt: skip

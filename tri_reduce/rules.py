@@ -1,0 +1,120 @@
+"""Which tile, by rule, from what was measured first (docs/performance.md): short programs that read 4 to 16 KiB with 16-byte loads reach
+the memory floor, long loops do not. `configs` puts an estimate beside these guesses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from .geometry import Tile, depth_limit, depth_of, fit_grid, pow2_ceil, pow2_floor, row_overhang, share, tiles_of
+from .problem import Problem
+from .targets import Target
+
+TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
+SHORT_ROW = 1024  # elements: shorter tiles of a long row do not pay
+COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
+COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
+COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
+SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
+ROW_PROGRAMS = 8  # ... until there are this many on a core
+THREAD_LOADS = 4  # that a thread makes of its own row; longer rows are laid over lanes
+SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than programs can meet
+STEP_COST = 0.07  # a tile half as long costs that part more a row, beside the lanes it saves
+
+
+def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
+    """The tile with outputs shared between programs where there are too few outputs, or where a lane's chain of additions is too long."""
+    if not target.tickets or tile.unroll:
+        return tile
+    _, tiles = tiles_of(problem, tile)
+    outputs = -(-problem.xnumel // tile.x)
+    if problem.nbytes <= SMALL_BYTES:
+        wanted = 1
+    elif problem.layout == "columns":
+        wanted = round(COLUMN_PROGRAMS * target.cores / outputs)
+    else:
+        wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
+    return share(problem, target, tile, wanted)
+
+
+def thread_rows(problem: Problem, target: Target) -> list[Tile]:
+    """Rows that one thread holds, read in the longest pieces that divide and align them: no lane ever talks to another."""
+    r = problem.rnumel
+    if len(problem.reduced) > 1 or problem.layout == "columns" or r == 0 or not target.warp:
+        return []
+    step = math.gcd(r, problem.row_alignment)
+    if r * problem.dtype.itemsize > 16 and r // step > THREAD_LOADS:
+        return []
+    x = 128 if problem.xnumel >= 128 else pow2_ceil(problem.xnumel)
+    return [Tile("thread", x * w // 4, step, warps=w, unroll=r // step) for w in (4, 8)]
+
+
+def row_block(length: int, lanes: int) -> int:
+    """Lanes along a row of `length`: as many as `lanes`, unless shorter tiles leave clearly fewer idle at the row's end."""
+    longest = min(pow2_ceil(length), lanes)
+    blocks = [longest] + [b for b in (longest // 2, longest // 4) if b >= SHORT_ROW]
+    return min(blocks, key=lambda b: -(-length // b) * b * (1 + STEP_COST * math.log2(longest / b)))
+
+
+def _columns(problem: Problem, target: Target) -> Tile:
+    outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
+    many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
+    wide = 32 if problem.column_vector > 1 else 64  # loads of single elements need more neighbours to fill a memory transaction
+    x = min(outputs, wide * 2 if many else wide)
+    lanes = min(COLUMN_LANES, target.max_tile)
+    r0 = min(pow2_ceil(problem.reduced[-1].size), max(1, lanes // x))
+    x = min(pow2_ceil(problem.xnumel), max(x, lanes // r0)) if problem.rnumel <= r0 else x
+    return Tile("columns", x, r0, _outer_block(problem, lanes // (x * r0)), ahead=COLUMN_AHEAD)
+
+
+def _outer_block(problem: Problem, lanes: int) -> int:
+    outer = problem.rnumel // max(problem.reduced[-1].size, 1)
+    return min(pow2_ceil(outer), max(1, lanes), 64)
+
+
+def _rows(problem: Problem, target: Target) -> Tile:
+    lanes = min(target.max_tile, 4096 if problem.arity == 3 else TILE_BYTES // problem.dtype.itemsize)
+    inner = problem.reduced[-1].size
+    r0 = row_block(inner + row_overhang(problem), lanes)
+    if problem.op == "gemv" and 1 < problem.xnumel < SHARE_BELOW * target.cores and problem.rnumel > r0:
+        return Tile(problem.layout, 2, r0 // 4, ahead=4)  # rows read together read the vector once
+    if problem.rnumel > r0:
+        while r0 > SHORT_ROW and problem.xnumel * (problem.rnumel // r0) < ROW_PROGRAMS * target.cores // 2:
+            r0, lanes = r0 // 2, lanes // 2  # little to read: more programs rather than more lanes
+        return Tile(problem.layout, 1, r0, _outer_block(problem, lanes // r0) if inner <= r0 else 1)
+    enough = pow2_floor(problem.xnumel / (2 * target.cores))
+    return Tile(problem.layout, max(1, min(lanes // r0, enough)), r0)
+
+
+def _warps(problem: Problem, target: Target, tile: Tile) -> int:
+    """256 elements a warp, 8 warps at most (0: the target has none); few columns are folded over many lanes by more warps, many
+    outputs need fewer in each program.
+    """
+    if not target.warp:
+        return 0
+    if tile.regime == "columns" and tile.x < 32 and tile.lanes >= COLUMN_LANES:
+        return 16
+    most = 4 if tile.regime == "columns" and problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores else 8
+    return max(1, min(most, tile.lanes // 256))
+
+
+def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
+    """Legal tiles, likeliest first, no two the same."""
+    base = _columns(problem, target) if problem.layout == "columns" else _rows(problem, target)
+    shapes = [base, replace(base, r0=max(1, base.r0 // 2))]
+    if base.lanes * 2 <= target.max_tile:
+        shapes += [
+            replace(base, x=base.x * 2),
+            replace(base, r0=min(base.r0 * 2, pow2_ceil(problem.reduced[-1].size + row_overhang(problem)))),
+        ]
+    found = thread_rows(problem, target)
+    for shape in shapes:
+        tile = with_split(problem, target, replace(shape, warps=_warps(problem, target, shape)))
+        found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
+        if tile.split > 1:
+            found += [share(problem, target, tile, tile.split * 2), share(problem, target, tile, tile.split // 2)]
+    if not target.warp:
+        found = [replace(t, ahead=1) for t in found]
+    deepest = max(depth_limit(problem), depth_of(problem, found[0]))
+    return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found if depth_of(problem, t) <= deepest))
