@@ -119,6 +119,9 @@ def output_tiles(problem: Problem, tile: Tile) -> int:
 _EXACT = (fn.larger, fn.smaller, fn.bit_and, fn.bit_or, fn.bit_xor, fn.first_of_best)
 
 
+_INT_ORDER = (fn.larger, fn.smaller, vector.nan_or_larger, vector.nan_or_smaller, fn.bit_and, fn.bit_or)  # xor takes three
+
+
 def group(problem: Problem, tile: Tile, op: DeviceOp) -> int:
     """Tiles whose sums are added up apart, so that no chain of additions is too long; 0 where none is, or none rounds."""
     if op.combine in _EXACT or op.combine in {_VECTOR.get(f) for f in _EXACT} or not str(op.dtypes[0]).startswith("fp"):
@@ -151,7 +154,7 @@ def room(op: DeviceOp, problem: Problem, tile: Tile) -> int:
         kind = "flag"
     elif op.arity == 1 and op.combine in (fn.add, fn.multiply) and str(op.dtypes[0]).startswith("fp"):
         kind = "add"
-    elif op.arity == 1 and op.cast is not None and problem.dtype.name == "i32" and op.combine in (*_EXACT, *map(_VECTOR.get, _EXACT)):
+    elif op.arity == 1 and op.cast is not None and problem.dtype.name == "i32" and op.combine in _INT_ORDER:
         kind = "int"
     few, many, masked = ROOM[kind]
     if problem.masked:
@@ -162,7 +165,7 @@ def room(op: DeviceOp, problem: Problem, tile: Tile) -> int:
 
 def in_pieces(op: DeviceOp, problem: Problem, tile: Tile, slots: bool = False) -> Tile:
     """The tile as it is read: in pieces of its reduced lanes where all of them do not fit. slots: beside it there is a slot's state."""
-    within = room(op, problem, tile) // (2 if op.arity > 1 and (slots or problem.wide) else 1)
+    within = room(op, problem, tile) // (2 ** (op.arity - 1) if slots or problem.wide else 1)
     most = pow2_floor(within / (padded(problem, tile) / tile.r0))
     if problem.dtype.itemsize == 1 and tile.x == 1:  # a row of bytes is widened by way of three more
         most = min(most, 512)

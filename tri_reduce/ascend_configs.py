@@ -12,6 +12,8 @@ from .published import select_candidates
 from .targets import Target
 
 MOST_OUTPUTS = 4096  # of one tile
+SLOT_OUTPUTS = 256  # ... beside whose states, of more than one value each, those of a slot are read
+BURST = 32  # elements: shorter rows are taken to cost as much as these. Not measured, as TILE_COST
 ALWAYS = 4096  # elements that every op has room for, a row counted as 16 at least
 TILE_COST = 512  # elements: what a tile is taken to cost beside those it moves. Not measured: no hardware was at hand
 
@@ -23,7 +25,10 @@ def candidates(problem: Problem, target: Target, op: DeviceOp | None = None) -> 
     formula = select_candidates(max(problem.xnumel, 1), max(problem.rnumel, 1), problem.dtype.name, loads, 1, problem.dtype.itemsize)
     shapes = dict.fromkeys((x, pow2_ceil(r)) for x, r in formula)
     tiles = [Tile(problem.layout, x, r, warps=0, plain=True, programs=target.cores) for x, r in shapes]
-    legal = [t for t in tiles if fits(op, problem, t)] or [replace(tiles[0], x=1, r0=min(pow2_ceil(problem.rnumel), ALWAYS))]
+    most = SLOT_OUTPUTS if target.tickets and op.arity > 1 else MOST_OUTPUTS
+    legal = [t for t in tiles if t.x <= most and fits(op, problem, t)] or [
+        replace(tiles[0], x=1, r0=min(pow2_ceil(problem.rnumel), ALWAYS))
+    ]
     shared = {share(problem, target, t) for t in legal}
     return tuple(sorted(shared, key=lambda t: (cost(problem, target, t), t.x, t.r0)))
 
@@ -46,7 +51,8 @@ def share(problem: Problem, target: Target, tile: Tile) -> Tile:
 
 
 def cost(problem: Problem, target: Target, tile: Tile) -> int:
-    """Elements that the busiest core moves, padding included."""
+    """Elements that the busiest core moves, padding and what short rows waste included."""
     _, tiles = tiles_of(problem, tile)
     rounds = -(-ascend.output_tiles(problem, tile) * tile.split // target.cores)
-    return rounds * -(-tiles // tile.split) * (tile.lanes + TILE_COST)
+    moved = max(tile.x, BURST) * tile.r0 if problem.layout == "columns" else tile.x * max(tile.r0, BURST)
+    return rounds * -(-tiles // tile.split) * (moved + TILE_COST)
