@@ -8,7 +8,7 @@ import pytest
 from tri_reduce import cost
 from tri_reduce.configs import CANDIDATES, MARGIN, candidates
 from tri_reduce.geometry import Tile, coordinates
-from tri_reduce.lattice import VALUES, lattice
+from tri_reduce.lattice import VALUES, VECTOR_BYTES, lattice
 from tri_reduce.problem import describe
 from tri_reduce.rules import guesses
 from tri_reduce.targets import H200, by_name
@@ -41,7 +41,9 @@ def test_the_lattice_leaves_out_what_spills_and_what_leaves_lanes_idle():
         for tile in lattice(problem, H200, 10**9):
             values = tile.lanes / (32 * tile.warps)
             whole = tile.x >= problem.xnumel and tile.r0 >= problem.reduced[-1].size
-            assert values <= max(VALUES) and (values >= min(VALUES) or whole), tile
+            ragged = problem.layout == "rows" and not problem.aligned_rows
+            least = VECTOR_BYTES / problem.dtype.itemsize if ragged else min(VALUES)
+            assert values <= max(VALUES) and (values >= least or whole), tile
 
 
 def test_one_program_for_all_takes_longer_than_many_that_meet():
@@ -71,6 +73,5 @@ def test_every_target_with_registers_is_estimated(name):
         assert np.isfinite(times).all() and (times > 0).all()
 
 
-@pytest.mark.parametrize("name", ["ascend", "interpreter"])
-def test_targets_without_registers_are_left_to_the_rules(name):
-    assert candidates(ROWS, by_name(name)) == guesses(ROWS, by_name(name))
+def test_a_target_without_registers_is_left_to_the_rules():
+    assert candidates(ROWS, by_name("interpreter")) == guesses(ROWS, by_name("interpreter"))

@@ -20,13 +20,13 @@ REASONS = {
 
 
 def floor_us(problem: Problem, target: Target) -> float:
-    """Microseconds of moving everything once, with cold caches; without the latency where nothing was ever timed."""
+    """Microseconds of moving everything once, with cold caches; without the latency where nothing is known of it."""
     moved = problem.nbytes + problem.xnumel * problem.dtype.itemsize
-    return moved / target.bandwidth * 1e6 + (LATENCY_US if target.backend == "cuda" else 0.0)
+    return moved / target.bandwidth * 1e6 + (LATENCY_US if target.registers else 0.0)
 
 
 def predicted_us(problem: Problem, target: Target, *tiles: Tile) -> list[float | None]:
-    """Microseconds of a launch of each tile, by `cost`; None where no kernel was ever timed.
+    """Microseconds of a launch of each tile, by `cost`; None where it knows nothing of the device.
 
     Example:
         >>> from tri_reduce import problem, targets

@@ -10,6 +10,7 @@ from .targets import Target
 
 WARPS = (1, 2, 4, 8, 16)  # of a program
 VALUES = (4, 8, 16, 32)  # of a tile, that a thread holds: fewer leave loads unfilled, more are spilled
+VECTOR_BYTES = 16  # of a load: rows that start anywhere are read in whole vectors or not at all well
 PROGRAMS = (1, 2, 4, 8, 16)  # on a core, where programs share outputs
 AHEAD = (1, 4)  # iterations in flight: as the compiler likes, and all that registers hold
 ROWS_AT_ONCE = 8  # of which a tile holds a part
@@ -28,8 +29,10 @@ def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[
     outer = 1 if problem.op == "gemv" else pow2_ceil(problem.rnumel // max(inner, 1))
     least = min(LEAST_COLUMNS, widest) if problem.layout == "columns" else 1
     found: dict[tuple[int, int, int], list[int]] = {}
+    least_values = 1 if problem.layout == "columns" or problem.aligned_rows else VECTOR_BYTES // problem.dtype.itemsize
+    values = [n for n in VALUES if n >= least_values]
     for warps in WARPS:
-        for lanes in {min(target.warp * warps * n, target.max_tile) for n in VALUES}:
+        for lanes in {min(target.warp * warps * n, target.max_tile) for n in values}:
             for x in powers(least, min(widest, lanes)):
                 r0 = min(longest, lanes // x)
                 r1 = min(outer, lanes // (x * r0))
