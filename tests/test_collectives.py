@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import results_of, run
+from user_monoids import NOISY_OR
 
 import tri_reduce
 from tri_reduce import CollectiveMismatchError, Reducer, dtensors
@@ -64,6 +65,24 @@ def test_every_op_over_ranks_in_one_collective_with_the_same_bits(world, ran):
         many = tuple(tri_reduce.reduce(whole, o, 0) for o in (op if isinstance(op, list) else [op]))
         want = torch.stack([t.double() for t in many]) + (100.0 if op == "sum" else 0)
         assert torch.allclose(torch.tensor(got).double().reshape(want.shape), want, rtol=1e-5), op
+
+
+def users_monoid(rank, world):
+    r = Reducer(NOISY_OR, (3,), torch.float32)
+    r.update(tile_of(rank, "users").sigmoid())
+    before = collectives_of(dist.group.WORLD)
+    y = r.finalize(group=dist.group.WORLD)
+    return y.tolist(), collectives_of(dist.group.WORLD) - before
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_users_monoid_over_ranks_with_uneven_streams(world, ran):
+    found = results_of(ran(world), users_monoid)
+    whole = torch.cat([tile_of(n, "users") for n in range(world)]).sigmoid()
+    want = 1 - (1 - whole.double()).prod(0)
+    for got, collectives in found:
+        assert got == found[0][0] and collectives == 1
+        assert torch.allclose(torch.tensor(got).double(), want, rtol=1e-5)
 
 
 def specials(rank, world):
@@ -174,7 +193,7 @@ def test_dtensors_partials_are_read_and_made(ran):
 @pytest.fixture(scope="module")
 def ran():
     """Processes are slow to start: one set for all tests of a size."""
-    return functools.cache(lambda world: run(world, every_op, mismatches, *((specials, partials) if world == 2 else ())))
+    return functools.cache(lambda world: run(world, every_op, users_monoid, mismatches, *((specials, partials) if world == 2 else ())))
 
 
 def test_a_process_outside_the_group_and_no_group_at_all():

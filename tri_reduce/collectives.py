@@ -45,6 +45,7 @@ def gathered(parts: Sequence[Partials], seeds: Sequence[Any], epoch: int, about:
         "reduction": [[*p.kind.label, p.kind.wide] for p in parts],
         "initial": [None if s is None else repr(s) for s in seeds],
         "epoch": epoch,
+        "rows": [p.rows for p in parts],
         "about": about,
         "error": None if error is None else f"{type(error).__name__}: {error}",
     }
@@ -56,7 +57,7 @@ def gathered(parts: Sequence[Partials], seeds: Sequence[Any], epoch: int, about:
         if error is None:
             raise CollectiveMismatchError(message)
         raise _also(error)(message) from error
-    return _reduced(parts, world, group)
+    return _reduced(parts, [max(rows) for rows in zip(*(h["rows"] for h in headers), strict=True)], world, group)
 
 
 def _disagreement(headers: Sequence[dict[str, Any]]) -> list[str]:
@@ -120,8 +121,8 @@ def _timeout(group: Any) -> timedelta:
     return dist.distributed_c10d.default_pg_timeout
 
 
-def _reduced(parts: Sequence[Partials], world: int, group: Any) -> list[States]:
-    folded = [p.folded() for p in parts]
+def _reduced(parts: Sequence[Partials], rows: Sequence[int], world: int, group: Any) -> list[States]:
+    folded = [p.folded(n) for p, n in zip(parts, rows, strict=True)]
     native = _native(parts[0], folded[0]) if len(parts) == 1 else None
     if native is not None:
         tile, op, back = native
@@ -150,7 +151,7 @@ def _native(part: Partials, state: States) -> Any:
 
 
 def _gather(folded: Sequence[States], world: int, group: Any) -> list[States]:
-    """Every rank's states in rank order, [ranks, outputs] a tile, from one exchange of bytes."""
+    """Every rank's states in rank order, [ranks * rows, outputs] a tile, from one exchange of bytes."""
     tiles = [t for states in folded for t in states]
     packed = torch.cat([_padded(t.reshape(-1).view(torch.uint8)) for t in tiles])
     received = torch.empty(world * packed.numel(), dtype=torch.uint8, device=packed.device)
@@ -160,7 +161,7 @@ def _gather(folded: Sequence[States], world: int, group: Any) -> list[States]:
     rows, at, unpacked = received.view(world, -1), 0, []
     for tile in tiles:
         size = tile.numel() * tile.element_size()
-        unpacked.append(rows[:, at : at + size].contiguous().view(tile.dtype))
+        unpacked.append(rows[:, at : at + size].contiguous().view(tile.dtype).view(world * tile.shape[0], -1))
         at += size + -size % 8
     found = iter(unpacked)
     return [tuple(next(found) for _ in states) for states in folded]

@@ -63,8 +63,13 @@ class Partials(abc.ABC):
             self.faults += other.faults
             other.faults = [torch.zeros_like(other.faults[0])]
 
-    def folded(self) -> States:
-        """One state for each output, [1, outputs] a tile, in new memory."""
+    @property
+    def rows(self) -> int:
+        """Of the tiles that `folded` gives: one state for each output, or what cannot be folded."""
+        return 1
+
+    def folded(self, rows: int) -> States:
+        """One state for each output, [rows, outputs] a tile, in new memory; `rows` is the most that any rank has."""
         fresh = type(self)(self.kind, self.device, 1)
         fresh.absorb(self.states)
         return fresh.states

@@ -191,10 +191,14 @@ class KeptContributions(TorchPartials):
         self.slots, outputs = 0, self.kind.outputs
         self.states = (torch.zeros((0, outputs), dtype=self.kind.value), torch.zeros((0, outputs), dtype=torch.bool))
 
-    def folded(self) -> States:
-        raise NotImplementedError(
-            f"finalize(group=): {self.kind.monoid.name} is not a built-in op, which CPU tensors need outside Triton's interpreter"
-        )
+    @property
+    def rows(self) -> int:
+        return len(self.states[0])
+
+    def folded(self, rows: int) -> States:
+        """Nothing is folded; ranks that have fewer add contributions that the mask leaves out."""
+        more = (0, 0, 0, rows - self.rows)
+        return tuple(torch.nn.functional.pad(tile, more) for tile in self.states)
 
     def _add(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None, position: int) -> None:
         x = _flat(values.detach(), dims).to(self.kind.value)
