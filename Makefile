@@ -19,6 +19,10 @@ EDITABLE = $(PIP) $$($(PY) -c '$(HAS_SETUPTOOLS)' 2>/dev/null && echo --no-build
 ASCEND_VENV := .venv-ascend
 ASCEND_PY := $(ASCEND_VENV)/bin/python
 ASCEND_PIP := $(ASCEND_PY) -m pip install --quiet --disable-pip-version-check
+# The newest compiler in an environment that borrows all else from the first.
+ASCEND_NEWEST := .venv-ascend-newest
+ASCEND_NEWEST_PY := $(ASCEND_NEWEST)/bin/python
+PURELIB := import sysconfig; print(sysconfig.get_path("purelib"))
 ASCEND_PYTHON ?=
 ASCEND_NUMBERS := $(addprefix tests/test_,reduce_contract.py numerics.py gemv.py reducer.py)
 IS_ASCEND_PYTHON := import sys; sys.exit(sys.version_info[:2] not in ((3, 10), (3, 11)))
@@ -31,10 +35,13 @@ test: $(VENV)/.test
 	@TRI_REDUCE_TEST_REFERENCE=1 $(PY) -m pytest -x -q -n $(JOBS)
 	@$(PY) -m pytest -x -q -n $(JOBS)
 
-# Every kernel through Ascend's compiler, no NPU needed, then the numbers in its Triton's interpreter. Python 3.10 or 3.11.
-test-ascend: $(ASCEND_VENV)/.installed
+# Every kernel through Ascend's compiler, no NPU needed, a sample through the newest, then the numbers in its Triton's interpreter.
+# Python 3.10 or 3.11.
+test-ascend: $(ASCEND_VENV)/.installed $(ASCEND_NEWEST)/.installed
 	@$(ASCEND_PY) tests/ascend/check.py --jobs $(JOBS)
 	@TRI_REDUCE_TEST_REFERENCE=1 $(ASCEND_PY) -m pytest -q -n $(JOBS) tests/ascend
+	@$(ASCEND_NEWEST_PY) tests/ascend/check.py --jobs $(JOBS) --sample 600
+	@TRI_REDUCE_TEST_REFERENCE=1 $(ASCEND_NEWEST_PY) -m pytest -q tests/ascend/test_check.py
 	@PYTHONPATH=tests/ascend $(ASCEND_PY) -m pytest -q -n $(JOBS) -p as_ascend $(ASCEND_NUMBERS)
 
 lint: $(VENV)/.dev
@@ -56,7 +63,7 @@ dist: $(VENV)/.test
 	@$(PY) -m build --no-isolation .
 
 clean:
-	rm -rf $(VENV) $(ASCEND_VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ASCEND_VENV) $(ASCEND_NEWEST) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
 
 # Where $(PYTHON) already has a torch that sees a GPU, the environment borrows its packages. A .pth line does that, since
 # --system-site-packages would miss them when $(PYTHON) is itself in a virtual environment.
@@ -100,4 +107,10 @@ $(ASCEND_VENV)/.installed: pyproject.toml
 	@$(ASCEND_PIP) --no-deps triton-ascend==3.2.0
 	@$(subst $(PY),$(ASCEND_PY),$(EDITABLE)) '.[test]'
 	@$(ASCEND_PY) -c 'import triton.backends.ascend'
+	@touch $@
+
+$(ASCEND_NEWEST)/.installed: $(ASCEND_VENV)/.installed
+	@$(ASCEND_PY) -m venv $(ASCEND_NEWEST)
+	@$(ASCEND_NEWEST_PY) -m pip install --quiet --disable-pip-version-check --no-deps ascendnpu-ir==1.2.0
+	@echo "import site; site.addsitedir('$$(realpath "$$($(ASCEND_PY) -c '$(PURELIB)')")')" > "$$($(ASCEND_NEWEST_PY) -c '$(PURELIB)')/borrowed.pth"
 	@touch $@

@@ -8,8 +8,6 @@ One line for each op, dtype and layout: for each XBLOCK the longest R0_BLOCK tha
 from __future__ import annotations
 
 import sys
-import tempfile
-from os import environ
 
 import toolchain
 
@@ -64,7 +62,6 @@ def longest(problem: object, x: int) -> int:
 
 
 def main() -> None:
-    environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
     toolchain.install()
     from tri_reduce import ascend
 

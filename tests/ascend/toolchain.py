@@ -6,12 +6,15 @@ part of CANN alone. A stub takes its place and hands its input on, so that a ker
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,9 @@ def install() -> None:
             "tests/ascend needs triton-ascend, pybind11 and ascendnpu-ir: run `make test-ascend`, which installs them into .venv-ascend"
         )
     os.environ["TRITON_ASCEND_ARCH"] = ARCH
+    if "TRITON_CACHE_DIR" not in os.environ:  # Triton's keys do not say which ascendnpu-ir compiled
+        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="tri_reduce_ascend_")
+        atexit.register(shutil.rmtree, os.environ["TRITON_CACHE_DIR"], ignore_errors=True)
     stub = Path(tempfile.gettempdir()) / f"hivmc-stub-{os.getuid()}" / "hivmc"
     stub.parent.mkdir(exist_ok=True)
     fresh = stub.with_suffix(f".{os.getpid()}")
@@ -56,6 +62,11 @@ def install() -> None:
 
     driver.NPUUtils.__init__ = lambda self: None  # it builds an extension against CANN, to ask which chip there is
     driver.NPUUtils.get_arch = lambda self: ARCH
+
+
+def version() -> str:
+    """Of ascendnpu-ir."""
+    return metadata.version("ascendnpu-ir")
 
 
 def compile_record(fn: Any, signature: dict[str, str], constexprs: dict[str, Any], attrs: Any, options: dict[str, Any]) -> Any:
