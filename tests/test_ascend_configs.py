@@ -43,6 +43,14 @@ def test_tiles_that_overflow_are_not_emitted():
     assert (2, 4096) not in emitted(describe("argmax", (64, 401408), 1))
 
 
+@pytest.mark.parametrize("op", ["var", "std"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_three_states_of_many_short_rows_overflow(op, dtype):
+    """Measured: 512 x 2 to 512 x 8 need 213,000 bytes of 196,608, 256 x 16 fits."""
+    found = emitted(describe(op, (512, 14336), 1, dtype))
+    assert found and max(x for x, _ in found) <= 256
+
+
 def test_where_nothing_of_the_formula_fits_one_small_tile_is_left(monkeypatch):
     from tri_reduce import ascend_configs
 

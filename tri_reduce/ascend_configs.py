@@ -35,7 +35,8 @@ def candidates(problem: Problem, target: Target, op: DeviceOp | None = None) -> 
 
 def fits(op: DeviceOp, problem: Problem, tile: Tile) -> bool:
     """The tile compiles: a model of the buffer, without the compiler."""
-    if tile.x > MOST_OUTPUTS:
+    crowded = op.arity == 3 and problem.layout != "columns" and tile.x * ascend.ROW_LANES > ALWAYS  # a column of outputs for each state
+    if tile.x > MOST_OUTPUTS or crowded:
         return False
     return tile.x * max(tile.r0, ascend.ROW_LANES) <= ALWAYS or ascend.padded(problem, tile) <= ascend.room(op, problem, tile)
 
