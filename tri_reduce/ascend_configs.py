@@ -38,7 +38,11 @@ def fits(op: DeviceOp, problem: Problem, tile: Tile) -> bool:
     crowded = op.arity == 3 and problem.layout != "columns" and tile.x * ascend.ROW_LANES > ALWAYS  # a column of outputs for each state
     if tile.x > MOST_OUTPUTS or crowded:
         return False
-    return tile.x * max(tile.r0, ascend.ROW_LANES) <= ALWAYS or ascend.padded(problem, tile) <= ascend.room(op, problem, tile)
+    if tile.x * max(tile.r0, ascend.ROW_LANES) <= ALWAYS:
+        return True
+    if op.arity > 2 and problem.layout == "rows" and tile.r0 < ascend.ROW_LANES and ascend.group(problem, tile, op):
+        return False  # so many states of two levels leave no room for rows that are mostly padding
+    return ascend.padded(problem, tile) <= ascend.room(op, problem, tile)
 
 
 def share(problem: Problem, target: Target, tile: Tile) -> Tile:

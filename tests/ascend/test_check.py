@@ -8,7 +8,7 @@ toolchain.install()
 import check  # noqa: E402
 import planted  # noqa: E402
 
-from tri_reduce import ascend, configs, inventory  # noqa: E402
+from tri_reduce import ascend, configs, inventory, targets  # noqa: E402
 from tri_reduce.problem import describe  # noqa: E402
 
 SIGNATURE = {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}
@@ -73,3 +73,11 @@ def test_the_largest_tiles_that_the_selector_accepts_compile_and_the_next_do_not
     if toolchain.version() != "1.0.0":
         pytest.skip("newer than ascendnpu-ir 1.0.0: a tile too large is compiled again, single-buffered, without a word")
     assert found(problem, twice).outcome == "overflow"
+
+
+def test_many_short_rows_of_moments_in_groups_are_not_emitted():
+    problem = describe("var", (512, 14336), 1, "bf16")
+    wide = configs.Tile("rows", 512, 8, warps=0, plain=True, programs=40)
+    assert found(problem, wide).outcome == ("overflow" if toolchain.version() == "1.0.0" else "compiled")
+    emitted = configs.candidates(problem, targets.by_name("ascend"))
+    assert emitted and all(tile.x < wide.x for tile in emitted)
