@@ -35,8 +35,7 @@ def candidates(problem: Problem, target: Target, op: DeviceOp | None = None) -> 
 
 def fits(op: DeviceOp, problem: Problem, tile: Tile) -> bool:
     """The tile compiles: a model of the buffer, without the compiler."""
-    crowded = op.arity == 3 and problem.layout != "columns" and tile.x * ascend.ROW_LANES > ALWAYS  # a column of outputs for each state
-    if tile.x > MOST_OUTPUTS or crowded:
+    if tile.x > MOST_OUTPUTS:
         return False
     if tile.x * max(tile.r0, ascend.ROW_LANES) <= ALWAYS:
         return True
