@@ -39,7 +39,7 @@ test: $(VENV)/.test
 # Python 3.10 or 3.11.
 test-ascend: $(ASCEND_VENV)/.installed $(ASCEND_NEWEST)/.installed
 	@$(ASCEND_PY) tests/ascend/check.py --jobs $(JOBS)
-	@TRI_REDUCE_TEST_REFERENCE=1 $(ASCEND_PY) -m pytest -q -n $(JOBS) tests/ascend
+	@TRI_REDUCE_TEST_REFERENCE=1 $(ASCEND_PY) -m pytest -q -n $(JOBS) $(wildcard tests/ascend/test_*.py)
 	@$(ASCEND_NEWEST_PY) tests/ascend/check.py --jobs $(JOBS) --sample 600
 	@TRI_REDUCE_TEST_REFERENCE=1 $(ASCEND_NEWEST_PY) -m pytest -q tests/ascend/test_check.py
 	@PYTHONPATH=tests/ascend $(ASCEND_PY) -m pytest -q -n $(JOBS) -p as_ascend $(ASCEND_NUMBERS)
