@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .geometry import Tile
+from .geometry import Tile, fold_block, tiles_of
 from .problem import Problem
 from .targets import Target
 
@@ -59,8 +59,6 @@ class Facts(NamedTuple):
 
 def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
     """What the model needs to know."""
-    from .geometry import fold_block, tiles_of
-
     size, columns, inner = problem.dtype.itemsize, problem.layout == "columns", problem.reduced[-1].size
     vector = problem.column_vector if columns else problem.vector if problem.aligned_rows else 1
     chunks: dict[Any, int] = {}  # by what they depend on

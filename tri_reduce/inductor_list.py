@@ -18,7 +18,6 @@ MAX_XBLOCK = 4096  # Inductor's own limit (torch/_inductor/runtime/hints.py)
 MAX_R0_BLOCK = 4096  # longer ones were never best, and cost registers
 MAX_TILE = 16384  # values a program holds: 32 a thread at 512 threads
 MAX_CANDIDATES = 10
-HIP_THREADS = 2**31  # of a launch: HIP counts threads where CUDA counts programs
 # The lattices were timed with the warps that these two give, as Inductor's own lists have them: they are not fitted.
 THREAD_ELEMENTS = 4  # of a tile for each thread: one 16-byte load of float32
 MOST_THREADS = 512  # a program: more halve the programs that a core can hold
@@ -203,9 +202,9 @@ def _legal(k: Kernel, device: Target, shape: Shape, held: bool) -> tuple[int, in
     x = min(_power(shape.x), k.x, MAX_XBLOCK, max(1, MAX_TILE // r0))
     most = MOST_THREADS if r0 <= 8192 else 2 * MOST_THREADS  # as Inductor does: whole rows this long spill otherwise
     warps = min(most // device.warp, max(64 // device.warp, _power(x * r0 / (shape.per_thread * device.warp))))
-    while device.backend == "hip" and -(-k.x // x) * warps * device.warp > HIP_THREADS and warps > 1:
+    while -(-k.x // x) * warps * device.warp > device.max_threads and warps > 1:
         warps //= 2
-    programs = min(device.max_programs, HIP_THREADS // (warps * device.warp) if device.backend == "hip" else device.max_programs)
+    programs = min(device.max_programs, device.max_threads // (warps * device.warp))
     while -(-k.x // x) > programs and x < min(k.x, MAX_XBLOCK):
         x *= 2
     return x, None if held else r0, warps

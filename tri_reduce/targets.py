@@ -11,13 +11,15 @@ import torch
 
 from .kernels.compat import HAS_TRITON, gdc_wait, triton
 
+HIP_THREADS = 2**31  # of a launch: HIP counts threads where CUDA counts programs
+
 
 @dataclass(frozen=True)
 class Target:
     """One kind of device.
 
     cores: multiprocessors (CUDA), compute units (ROCm) or vector cores (Ascend). bandwidth: bytes a second that a plain read reaches.
-    max_programs: programs in one launch. max_tile: elements in one tile. warp: threads in a warp, 0 where there are none.
+    max_programs, max_threads: in one launch. max_tile: elements in one tile. warp: threads in a warp, 0 where there are none.
     latency: microseconds of a round of loads. registers: of 32 bits in a core, 0 where that means nothing. arch: what the compiler is
     told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
     persistent: a launch has as many programs as cores, each walks tiles of outputs. buffer: bytes on chip that hold a program's tiles, 0
@@ -31,6 +33,7 @@ class Target:
     cores: int
     bandwidth: float
     max_programs: int = 2**31 - 1
+    max_threads: int = 2**63 - 1
     max_tile: int = 16384
     latency: float = 0.9
     registers: int = 65536
@@ -56,7 +59,7 @@ _KNOWN = {
     "h100": replace(H200, name="h100", bandwidth=3.0e12),
     "a100": replace(H200, name="a100", arch=80, cores=108, bandwidth=1.8e12),
     "b200": replace(H200, name="b200", arch=100, cores=148, bandwidth=7.0e12),
-    "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1, registers=131072),
+    "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1, max_threads=HIP_THREADS, registers=131072),
     "ascend": Target(
         "ascend",
         "npu",
@@ -119,8 +122,9 @@ def of_device(device_type: str, index: int) -> Target:
         return known
     if torch.version.hip:
         return Target(
-            name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1
-        )
+            name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1,
+            max_threads=HIP_THREADS, registers=131072,
+        )  # fmt: skip
     return Target(name, "cuda", facts.major * 10 + facts.minor, 32, facts.multi_processor_count, 1e12)
 
 
