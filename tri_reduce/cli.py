@@ -1,4 +1,4 @@
-"""The command line: `python -m tri_reduce {demo,env,explain}`. Bad input ends with status 2 and one line that names the value."""
+"""The command line: `python -m tri_reduce {demo,env,explain,eval}`. Bad input ends with status 2 and one line that names the value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NoReturn
 import torch
 
 import tri_reduce
-from tri_reduce import demo, dtypes
+from tri_reduce import cli_eval, demo, dtypes
 
 
 class _Parser(argparse.ArgumentParser):
@@ -139,6 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--dtype", default=torch.float32, type=dtype_of, help="as fp32, bf16 or int64 (default: fp32)")
     command.add_argument("--device", default="h200", help="the device to choose for: h200, ascend, ... (default: h200)")
     command.set_defaults(run=_explain)
+
+    cli_eval.add(commands)
     return parser
 
 

@@ -176,7 +176,7 @@ def describe(
         if len(shape) != 2:
             raise ValueError(f"gemv: shape must be (M, K), got {tuple(shape)}")
         m, k = (1, 0) if trans else (0, 1)
-        kept = coalesce([shape[m]], [[strides[m]], [0], [1], [1]])
+        kept = coalesce([shape[m]], [[strides[m]], [0], [0], [1]])  # no y
         return Problem("gemv", kind, kept, coalesce([shape[k]], [[strides[k]], [1]]))
     from .monoids import lookup
 

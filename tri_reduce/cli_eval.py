@@ -1,0 +1,74 @@
+"""`python -m tri_reduce eval`: the selector's report, from a stored sweep or from the GPU at hand."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import evaluation, figures
+
+SWEEP = Path(__file__).parent.parent / "benchmarks" / "sweep.py"
+LISTED = 10  # candidates that a sweep lacks, named in the table
+
+
+def add(commands: Any) -> None:
+    """The subcommand."""
+    command = commands.add_parser("eval", help="how far the selector's candidates are from a dense sweep (needs no device)")
+    command.add_argument("--data", type=Path, help=f"a sweep (default: {evaluation.DEFAULT.name} of a checkout)")
+    command.add_argument("--json", action="store_true", help="print the report as JSON")
+    command.add_argument("--out", type=Path, help="also write the report and both figures to this folder")
+    command.add_argument("--perturb", action="store_true", help="move each coefficient of the rules by half, down and up")
+    command.add_argument("--measure", action="store_true", help="first sweep on the GPU at hand (minutes), into --out or benchmarks/data")
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report; the exit status."""
+    try:
+        data = evaluation.load(_measured(args.out) if args.measure else args.data or evaluation.DEFAULT)
+        found = evaluation.judge(data)
+        groups = evaluation.report(found)
+        moved = evaluation.perturbations(data) if args.perturb else {}
+        whole = {"meta": data["meta"], "groups": groups, "perturbed": moved, "problems": [dataclasses.asdict(j) for j in found]}
+        print(json.dumps(whole) if args.json else _text(data, found, groups, moved))
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+            (args.out / "selector.json").write_text(json.dumps(whole))
+            figures.draw(found, args.out)
+    except (ValueError, RuntimeError) as error:
+        print(f"python -m tri_reduce eval: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _text(data: dict[str, Any], found: list[evaluation.Judged], groups: dict[str, Any], moved: dict[str, Any]) -> str:
+    lines = [
+        f"{len(found)} problems on {data['meta'].get('device', data['meta']['target'])}; percentages by loss against the dense optimum"
+    ]
+    lines += ["", evaluation.table(groups)]
+    if moved:
+        lines += ["", "coefficients moved by half", evaluation.table(moved)]
+    s = groups.get("all", {"winner emitted": 0, "winner within 2x": 0, "not measured": 0})
+    lines += ["", f"the winner is emitted for {s['winner emitted']:.0%}, a tile within 2x of it for {s['winner within 2x']:.0%}"]
+    lacking = [(j.key, c) for j in found for c in j.missing]
+    lines += [f"{len(lacking)} candidates not measured"] + [f"  {key}: {c}" for key, c in lacking[:LISTED]]
+    return "\n".join(lines)
+
+
+def _measured(out: Path | None) -> Path:
+    """A fresh sweep's file."""
+    if not SWEEP.exists():
+        raise ValueError("--measure needs a checkout: benchmarks/sweep.py is not installed")
+    folder = out or evaluation.DEFAULT.parent
+    before = set(folder.glob("*_reduce.json"))
+    if subprocess.run([sys.executable, str(SWEEP), "--out", str(folder)]).returncode == 2:
+        raise RuntimeError("the sweep did not run")
+    made = sorted(folder.glob("*_reduce.json"), key=lambda p: (p not in before, p.stat().st_mtime))
+    if not made:
+        raise RuntimeError(f"the sweep left nothing in {folder}")
+    return made[-1]
