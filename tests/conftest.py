@@ -4,6 +4,7 @@ TRI_REDUCE_TEST_DEVICE=cpu|cuda|cpu,cuda   overrides the device (default: cuda w
 TRI_REDUCE_TEST_REFERENCE=1                cpu tensors take the PyTorch reference instead of the interpreted kernels
 """
 
+import itertools
 import os
 import tempfile
 
@@ -18,8 +19,9 @@ if REFERENCE:
     os.environ.pop("TRITON_INTERPRET", None)
 elif not HAS_CUDA:
     os.environ["TRITON_INTERPRET"] = "1"
-# What one test run tunes must not steer the next one, nor the user's own programs.
-os.environ.setdefault("TRI_REDUCE_CACHE_DIR", tempfile.mkdtemp(prefix="tri_reduce_test_"))
+# What is tuned here must not steer the next run, nor the user's own programs.
+STORES = os.environ.setdefault("TRI_REDUCE_CACHE_DIR", tempfile.mkdtemp(prefix="tri_reduce_test_"))
+NUMBERS = itertools.count()
 
 DEVICE_PARAMS = [pytest.param(d, marks=pytest.mark.gpu) if d.startswith("cuda") else d for d in DEVICES]
 
@@ -53,6 +55,12 @@ def cuda():
     if not HAS_CUDA:
         pytest.skip(NO_GPU)
     return "cuda"
+
+
+@pytest.fixture(autouse=True)
+def store_of_its_own(monkeypatch):
+    """What one test tunes does not steer the next."""
+    monkeypatch.setenv("TRI_REDUCE_CACHE_DIR", os.path.join(STORES, str(next(NUMBERS))))
 
 
 def poison(t):

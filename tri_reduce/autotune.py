@@ -1,4 +1,7 @@
-"""Policies: how a tile is picked from the selector's candidates, and `force`, which overrules them."""
+"""Policies: how a tile is picked from the selector's candidates, and `force`, which overrules them.
+
+Which tile runs never changes what a result means.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,24 @@ import contextlib
 import contextvars
 import functools
 import os
-from collections.abc import Callable, Iterator
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import configs, forced, targets
+from . import configs, forced, tuning
+from .buckets import config_of, key_of, tile_of
 from .configs import Tile
 from .forced import check_config
 from .problem import Problem
+from .store import Store, StoreWarning, cache_dir
 from .targets import Target
+from .tuning import Trial, measure
 
 POLICIES = ("heuristic", "cached", "tune")
-Trial = Callable[[Tile], Callable[[], None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,25 +34,22 @@ class Mode:
     """What is in force: part of every plan's key, so there is one object of each (see `_mode`) and it is compared by identity."""
 
     policy: str | None = None  # None: the environment's
+    again: bool = False
     regime: str | None = None
     split: int | None = None
     config: tuple[tuple[str, int], ...] | None = None
 
 
 @functools.cache
-def _mode(policy: str | None, regime: str | None, split: int | None, config: tuple[tuple[str, int], ...] | None) -> Mode:
-    return Mode(policy, regime, split, config)
+def _mode(*fields: Any) -> Mode:
+    return Mode(*fields)
 
 
-_DEFAULT = _mode(None, None, None, None)
+_DEFAULT = _mode(None, False, None, None, None)
 MODE: contextvars.ContextVar[Mode] = contextvars.ContextVar("tri_reduce_mode", default=_DEFAULT)
-_TUNED: dict[Any, Tile] = {}
-
-
-def cache_dir() -> Path:
-    """Where tuned entries are kept: TRI_REDUCE_CACHE_DIR, or the user's cache directory."""
-    given = os.environ.get("TRI_REDUCE_CACHE_DIR")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tri_reduce"
+WHEN_TUNED: list[Callable[[], None]] = []  # called when the store has a new entry
+_COUNTS = dict.fromkeys(("hits", "misses", "tuned"), 0)
+_COUNTING, _TUNING = threading.Lock(), threading.Lock()
 
 
 def _known_policy(name: str, source: str) -> str:
@@ -55,15 +58,28 @@ def _known_policy(name: str, source: str) -> str:
     return name
 
 
+def _policy_of(mode: Mode) -> str:
+    return mode.policy or _known_policy(os.environ.get("TRI_REDUCE_AUTOTUNE", "heuristic"), "TRI_REDUCE_AUTOTUNE")
+
+
 @contextlib.contextmanager
-def policy(name: str) -> Iterator[None]:
+def policy(name: str, *, again: bool = False) -> Iterator[None]:
     """Within the context, tiles are picked by "heuristic" (the selector's first), "cached" (a tuned one if there is one) or "tune".
+
+    Args:
+        again: "tune" measures also what the store has an entry for.
 
     Raises:
         ValueError: an unknown policy.
+
+    Example:
+        >>> import torch, tri_reduce
+        >>> with policy("cached"):
+        ...     tri_reduce.sum(torch.ones(3, 4), 1)
+        tensor([4., 4., 4.])
     """
     mode = MODE.get()
-    token = MODE.set(_mode(_known_policy(name, "argument"), mode.regime, mode.split, mode.config))
+    token = MODE.set(_mode(_known_policy(name, "argument"), again, mode.regime, mode.split, mode.config))
     try:
         yield
     finally:
@@ -83,8 +99,8 @@ def force(regime: str | None = None, split: int | None = None, config: dict[str,
         raise ValueError(f"unknown regime {regime!r}: expected one of {', '.join(configs.REGIMES)}")
     if split is not None and (isinstance(split, bool) or not isinstance(split, int) or split < 1):
         raise ValueError(f"split must be a positive integer, got {split!r}")
-    mode = _mode(MODE.get().policy, regime, split, check_config(config))
-    token = MODE.set(mode)
+    mode = MODE.get()
+    token = MODE.set(_mode(mode.policy, mode.again, regime, split, check_config(config)))
     try:
         yield
     finally:
@@ -97,30 +113,93 @@ def is_forced() -> bool:
     return bool(mode.regime or mode.split or mode.config)
 
 
-def pick(problem: Problem, target: Target, trial: Trial) -> Tile:
-    """The tile to run. `trial(tile)` gives a call that runs it on scratch outputs."""
+def is_cached(part: object) -> bool:
+    """A mode whose policy is "cached": the part of a plan's key that makes it depend on the store."""
+    return isinstance(part, Mode) and _policy_of(part) == "cached"
+
+
+def is_postponed() -> bool:
+    """A plan made now would have been tuned, but for the graph that is being captured."""
+    return not is_forced() and _policy_of(MODE.get()) == "tune" and tuning.capturing()
+
+
+def stats() -> dict[str, int]:
+    """How many problems were planned since import with an entry of the store ("hits") and without one ("misses"), and were "tuned".
+
+    Example:
+        >>> sorted(stats())
+        ['hits', 'misses', 'tuned']
+    """
+    with _COUNTING:
+        return dict(_COUNTS)
+
+
+def _count(what: str) -> None:
+    with _COUNTING:
+        _COUNTS[what] += 1
+
+
+@functools.cache
+def _opened(directory: str, device: torch.device | None) -> Store:
+    return Store(directory, device)
+
+
+def pick(problem: Problem, target: Target, trial: Callable[[Tile], Trial], device: torch.device | None = None, kind: str = "call") -> Tile:
+    """The tile to run. `trial(tile)` is that tile on scratch outputs; `kind` is "call" or "update" (of a Reducer)."""
     mode = MODE.get()
     if is_forced():
         return forced.forced(problem, target, mode.regime, mode.split, dict(mode.config or ()))
-    name = mode.policy or _known_policy(os.environ.get("TRI_REDUCE_AUTOTUNE", "heuristic"), "TRI_REDUCE_AUTOTUNE")
+    name = _policy_of(mode)
     found = configs.candidates(problem, target)
     if name == "heuristic":
         return found[0]
-    key = (problem, target)
-    if name == "tune" and key not in _TUNED and not (target.backend == "cuda" and torch.cuda.is_current_stream_capturing()):
-        times = [(measure(trial(tile), target), n) for n, tile in enumerate(found)]
-        _TUNED[key] = found[min(times)[1]]
-    return _TUNED.get(key, found[0])
+    store, key = _opened(str(cache_dir()), device), key_of(problem, kind)
+    tile = None if name == "tune" and mode.again else tile_of(store.get(key), found)
+    _count("hits" if tile else "misses")
+    if tile is None and name == "tune" and not tuning.capturing():
+        tile = _tune(problem, target, trial, found, store, key, mode.again)
+    return tile or found[0]
 
 
-def measure(run: Callable[[], None], target: Target) -> float:
-    """Milliseconds of one launch, the median of some with a cold cache; a single call under the interpreter."""
-    if target.backend == "interpreter" or targets.interpreting():
-        import time
+def _tune(
+    problem: Problem, target: Target, trial: Callable[[Tile], Trial], found: Sequence[Tile], store: Store, key: str, again: bool
+) -> Tile | None:
+    """Measure, remember, tell the plans; None where there is no memory to try tiles in."""
+    with _TUNING:  # one at a time: threads would spoil each other's times
+        tile = None if again else tile_of(store.get(key), found)
+        if tile is not None:
+            return tile
+        try:
+            best, times = tuning.tune(found, trial, target, measure)
+        except torch.OutOfMemoryError:
+            warnings.warn(f"no memory left to tune {problem.op} of {problem.xnumel} x {problem.rnumel}: its best guess runs", stacklevel=2)
+            return None
+        about = {"problem": f"{problem.op} {problem.xnumel}x{problem.rnumel} {problem.dtype.name}", "candidates": len(found)}
+        us = {"us": round(times[best] * 1e3, 3), "first_us": round(times[0] * 1e3, 3) if 0 in times else None}
+        store.put(key, {"config": config_of(found[best]), **us, **about})
+        _count("tuned")
+        for tell in WHEN_TUNED:
+            tell()
+        return found[best]
 
-        start = time.perf_counter()
-        run()
-        return (time.perf_counter() - start) * 1e3
+
+def triton_configs(problem: Problem, target: Target | str, knobs: Sequence[str] = ("XBLOCK", "R0_BLOCK")) -> list[Any]:
+    """`configs.select_configs` for a kernel that has only some of the library's knobs: no two the same, best guess first.
+
+    Example:
+        >>> from tri_reduce.problem import describe
+        >>> [(c.kwargs, c.num_warps) for c in triton_configs(describe("sum", (64, 1000)), "h200")][0]
+        ({'XBLOCK': 1, 'R0_BLOCK': 1024}, 4)
+    """
     import triton
 
-    return float(triton.testing.do_bench(run, warmup=5, rep=20, return_mode="median"))
+    distinct: dict[Any, Any] = {}
+    for config in configs.select_configs(problem, target):
+        kwargs = {name: value for name, value in config.kwargs.items() if name in knobs}
+        distinct.setdefault(
+            (*kwargs.items(), config.num_warps), triton.Config(kwargs, num_warps=config.num_warps, num_stages=config.num_stages)
+        )
+    return list(distinct.values())
+
+
+__all__ = ["POLICIES", "Store", "StoreWarning", "cache_dir", "force", "measure", "policy", "stats", "triton_configs"]

@@ -1,4 +1,4 @@
-"""The command line: `python -m tri_reduce {demo,env,explain,eval}`. Bad input ends with status 2 and one line that names the value."""
+"""The command line: `python -m tri_reduce {demo,env,explain,tune,eval}`. Bad input ends with status 2 and one line that names the value."""
 
 from __future__ import annotations
 
@@ -122,6 +122,8 @@ def _refuse(message: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from tri_reduce import tune_command  # it reads shapes and dtypes as this module does
+
     parser = _Parser(prog="python -m tri_reduce", description="Deferred reductions in Triton.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=tri_reduce.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -140,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--device", default="h200", help="the device to choose for: h200, ascend, ... (default: h200)")
     command.set_defaults(run=_explain)
 
+    tune_command.add_to(commands)
     cli_eval.add(commands)
     return parser
 

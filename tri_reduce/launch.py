@@ -53,7 +53,7 @@ def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> t
 
 @functools.lru_cache(maxsize=4096)
 def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: int) -> Any:
-    """The compiled kernel, its binary loaded on the device."""
+    """The compiled kernel, for a device."""
     import triton
     from triton.compiler.compiler import ASTSource
 
@@ -209,9 +209,13 @@ class Plan:
 
         return call
 
-    def _prepare(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    def compile(self) -> Any:
+        """The compiled kernel, not loaded yet: threads may compile side by side."""
         spec = self.spec
-        kernel = compiled((spec.fn, spec.signature, spec.constexprs, spec.divisible, spec.warps), self.target, self._index)
+        return compiled((spec.fn, spec.signature, spec.constexprs, spec.divisible, spec.warps), self.target, self._index)
+
+    def _prepare(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        kernel = self.compile()
         with torch.cuda.device(self._index):  # where the binary is loaded
             self._launch = _launcher(kernel)
         return self._launch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from .monoids import Monoid, together
 from .plans import PLANS, Reduction, choose, remember, shift_of
 from .problem import contiguous_strides, of_strides
 from .specialize import Specialization, of_reduce
+from .tuning import Trial
 from .validate import reduction
 
 ROOM = 8  # bytes for an element of a result, whatever its dtype
@@ -65,9 +67,11 @@ def _plan(group: list[Reduction], x: Tensor) -> Callable[[Tensor], tuple[Tensor,
     def specialise(tile: Tile) -> Specialization:
         return of_reduce(problem, tile, op, dtypes.named("u8"), kinds=kinds)
 
-    def trial(tile: Tile) -> Callable[[], None]:
-        plan, spare = Plan(specialise(tile), device, shift, size), torch.empty(room, dtype=torch.uint8, device=device)
-        return lambda: plan.run(x, None, spare)
+    spare = functools.cache(lambda: torch.empty(room, dtype=torch.uint8, device=device))
+
+    def trial(tile: Tile) -> Trial:
+        plan = Plan(specialise(tile), device, shift, size)
+        return Trial(plan.compile, lambda: plan.run(x, None, spare()))
 
     launch = Plan(specialise(choose(problem, device, "run_to_run", trial)), device, shift, size).bind((room,), torch.uint8)
     strides = contiguous_strides(shape)

@@ -6,6 +6,7 @@ threads.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -20,21 +21,36 @@ from .launch import Plan
 from .monoids import Monoid, counted, products
 from .problem import Problem, coalesce, of_strides
 from .specialize import Specialization, of_gemv, of_reduce
+from .tuning import Trial
 
 Call = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+
+
 MAX_PLANS = 8192
 PLANS: dict[Hashable, Any] = {}
 _LOCK = threading.Lock()
 
 
 def remember(key: Hashable, call: Any) -> Any:
-    """Keep a planned call; the oldest half goes when there are too many."""
+    """Keep a planned call, unless its tile was to be tuned and could not be yet; the oldest half goes when there are too many."""
+    if autotune.is_postponed():
+        return call
     with _LOCK:
         if len(PLANS) >= MAX_PLANS:
             for old in list(PLANS)[: MAX_PLANS // 2]:
                 del PLANS[old]
         PLANS[key] = call
     return call
+
+
+def _forget_cached() -> None:
+    """Something was tuned: what was planned under "cached" is planned anew when it is next wanted."""
+    with _LOCK:
+        for key in [k for k in PLANS if isinstance(k, tuple) and any(autotune.is_cached(part) for part in k)]:
+            del PLANS[key]
+
+
+autotune.WHEN_TUNED.append(_forget_cached)
 
 
 @dataclass(frozen=True)
@@ -82,9 +98,11 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
             seed_kind=monoid.seed, accumulate=r.accumulate,
         )  # fmt: skip
 
-    def trial(tile: Tile) -> Callable[[], None]:
-        plan, spare = Plan(specialise(tile), device, shift, x.element_size()), spare_of(out, shape, out_dtype, device)
-        return lambda: plan.run(x, where, spare)
+    spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
+
+    def trial(tile: Tile) -> Trial:
+        plan = Plan(specialise(tile), device, shift, x.element_size())
+        return Trial(plan.compile, lambda: plan.run(x, where, spare()))
 
     tile = choose(problem, device, r.determinism, trial)
     return Plan(specialise(tile), device, shift, x.element_size()).bind(shape, out_dtype)
@@ -97,14 +115,14 @@ def spare_of(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, dev
     return torch.empty_strided(out.shape, out.stride(), dtype=dtype, device=device).zero_()
 
 
-def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Callable[[], None]]) -> Tile:
+def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Trial]) -> Tile:
     """The tile that the determinism level, `force` and the policy in force allow."""
     target = targets.of_device(device.type, device.index or 0)
     if determinism == "invariant":
         if autotune.is_forced():
             raise ValueError('determinism="invariant" has one plan for a problem: nothing can be forced')
         return canonical(problem, target)
-    return autotune.pick(problem, target, trial)
+    return autotune.pick(problem, target, trial, device)
 
 
 def _safe_shift(x: Tensor) -> int:
@@ -151,9 +169,11 @@ def plan_gemv(
     def specialise(tile: Tile) -> Specialization:
         return of_gemv(problem, tile, op, dtypes.of(x.dtype), dtypes.of(out_dtype), alpha, beta, aligned)
 
-    def trial(tile: Tile) -> Callable[[], None]:
-        plan, spare = Plan(specialise(tile), device, shift, a.element_size()), spare_of(out, shape, out_dtype, device)
-        return lambda: plan.run(a, x, y if beta else None, spare)
+    spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
+
+    def trial(tile: Tile) -> Trial:
+        plan = Plan(specialise(tile), device, shift, a.element_size())
+        return Trial(plan.compile, lambda: plan.run(a, x, y if beta else None, spare()))
 
     tile = choose(problem, device, determinism, trial)
     return Plan(specialise(tile), device, shift, a.element_size()).bind(shape, out_dtype)

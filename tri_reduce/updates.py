@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from .plans import PLANS, remember, shift_of
 from .problem import Problem, of_strides
 from .slot_plans import beside
 from .specialize import of_reduce
+from .tuning import Trial
 
 if TYPE_CHECKING:
     from .partials import SlotPartials
@@ -52,24 +54,27 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
     target = targets.of_device(first.device.type, first.device.index or 0)
 
     def planned(tile: Tile) -> Plan:
+        if target.overlaps and first.determinism != "invariant" and not autotune.is_forced():
+            tile = beside(problem, replace(target, tickets=True), tile)
         tile = replace(tile, split=min(tile.split, first.slots))
         _, tiles = tiles_of(problem, tile)
         op = _op(parts, problem, -(-tiles // tile.split))
         spec = of_reduce(problem, tile, op, dtypes.of(first.kind.result), slot_count=first.slots, early=target.overlaps)
         return Plan(spec, first.device, shift, values.element_size())
 
-    def trial(tile: Tile) -> Callable[[], None]:
-        plan, scratch = planned(tile), tuple(s.clone() for p in parts for s in p.states)
-        return lambda: plan.run(values, where, None, states=scratch)
+    scratch = functools.cache(lambda: tuple(s.clone() for p in parts for s in p.states))
+
+    def trial(tile: Tile) -> Trial:
+        plan = planned(tile)
+        return Trial(plan.compile, lambda: plan.run(values, where, None, states=scratch()))
 
     return planned(_choose(first, problem, replace(target, tickets=True), trial))  # programs that own slots need not meet
 
 
-def _choose(part: SlotPartials, problem: Problem, target: targets.Target, trial: autotune.Trial) -> Tile:
+def _choose(part: SlotPartials, problem: Problem, target: targets.Target, trial: Callable[[Tile], Trial]) -> Tile:
     if part.determinism == "invariant":
         return canonical(problem, target)
     forced = autotune.MODE.get().split
     if forced is not None and forced > part.slots:
         raise ValueError(f"split={forced} is illegal: this reducer has {part.slots} slots for each of its {part.kind.outputs} outputs")
-    tile = autotune.pick(problem, target, trial)
-    return beside(problem, target, tile) if target.overlaps and not autotune.is_forced() else tile
+    return autotune.pick(problem, target, trial, part.device, "update")
