@@ -3,7 +3,7 @@
 A reduction is local accumulation of a monoid and one collective at the end: over lanes, programs, launches and ranks.
 """
 
-from . import autotune, configs, dtensors, ops, problem, targets, verify
+from . import autotune, configs, dtensors, inductor, ops, problem, targets, verify
 from .autotune import force
 from .errors import (
     CollectiveMismatchError,
@@ -35,6 +35,7 @@ from .functional import (
     var,
 )
 from .monoids import MONOIDS, Monoid
+from .override import override_torch
 from .reducer import Reducer
 from .registry import register_monoid
 
@@ -64,10 +65,12 @@ __all__ = [
     "dtensors",
     "force",
     "gemv",
+    "inductor",
     "logsumexp",
     "mean",
     "norm",
     "ops",
+    "override_torch",
     "problem",
     "prod",
     "reduce",

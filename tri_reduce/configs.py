@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .inductor_list import inductor_candidates
 from .problem import Problem
 from .published import select_candidates
 from .targets import Target, by_name
@@ -281,4 +282,4 @@ def explain(problem: Problem, target: Target | str) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["REGIMES", "Tile", "candidates", "canonical", "explain", "select_candidates", "select_configs"]
+__all__ = ["REGIMES", "Tile", "candidates", "canonical", "explain", "inductor_candidates", "select_candidates", "select_configs"]

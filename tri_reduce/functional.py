@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from . import ops as operators
+from .autocasting import autocasting, widened
 from .calls import gemv_now, reduce_now
 from .many import reduce_many_now
 from .monoids import Monoid
@@ -38,7 +40,7 @@ def reduce(
         op: sum prod max min mean any all and or xor argmax argmin var std logsumexp norm count_nonzero abs_sum abs_max sum_sq, or a Monoid.
         dim: an int, several, or None (also an empty tuple) for all; argmax and argmin take one or None.
         keepdim: keep reduced dims with size 1.
-        dtype: of the result; contributions are converted to it first, as in torch.
+        dtype: of the result; contributions are converted to it first, as in torch. Under torch.autocast, float32 where torch's would be.
         out: where the result goes: the result's shape, any strides, may overlap x.
         accumulate: combine the old values of `out` in, once (ops whose result is their state).
         where: bool, broadcastable to x: what is False contributes nothing, not even a NaN.
@@ -65,6 +67,8 @@ def reduce(
     """
     if type(dim) is list:
         dim = tuple(dim)
+    if autocasting() and dtype is None and out is None:
+        dtype = widened(x, op)
     if operators.is_plain(x, where, out):
         return reduce_now(x, op, dim, keepdim, dtype, out, accumulate, where, initial, correction, ord, determinism)
     return operators.reduce(x, op, dim, keepdim, dtype, out, accumulate, where, initial, correction, ord, determinism)
@@ -262,6 +266,7 @@ def reduce_many(x: Tensor, ops: Sequence[str | Monoid], dim: Dim = None, keepdim
     if isinstance(ops, str | Monoid):
         raise TypeError(f"reduce_many: ops must be a sequence of ops, got {ops!r} (for one op there is reduce)")
     dim = tuple(dim) if type(dim) is list else dim
-    if operators.is_plain(x):
+    cast = autocasting() and builtins.any(widened(x, op) for op in ops)
+    if operators.is_plain(x) and not cast:
         return reduce_many_now(x, ops, dim, keepdim)
     return tuple(reduce(x, op, dim, keepdim) for op in ops)

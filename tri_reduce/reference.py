@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .autocasting import autocasting
+
 Dims = tuple[int, ...]
 
 
@@ -177,6 +179,14 @@ def sum_sq(x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None = None, pa
 
 
 def call(f: Callable[..., Tensor], x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None, param: Any) -> Tensor:
+    """A reference's result. The caller's autocast has no part in how it is computed (nor has it in a kernel)."""
+    if not autocasting():
+        return _called(f, x, dims, keepdim, where, param)
+    with torch.autocast(x.device.type, enabled=False):
+        return _called(f, x, dims, keepdim, where, param)
+
+
+def _called(f: Callable[..., Tensor], x: Tensor, dims: Dims, keepdim: bool, where: Tensor | None, param: Any) -> Tensor:
     """A built-in reference as it is; a user's with what it takes, output by output where a mask leaves uneven contributions."""
     try:
         takes = list(inspect.signature(f).parameters)

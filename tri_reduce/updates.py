@@ -55,7 +55,7 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
 
     def planned(tile: Tile) -> Plan:
         if target.overlaps and first.determinism != "invariant" and not autotune.is_forced():
-            tile = beside(problem, replace(target, tickets=True), tile)
+            tile = beside(problem, target, tile)
         tile = replace(tile, split=min(tile.split, first.slots))
         _, tiles = tiles_of(problem, tile)
         op = _op(parts, problem, -(-tiles // tile.split))
