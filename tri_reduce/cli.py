@@ -1,4 +1,7 @@
-"""The command line: `python -m tri_reduce {demo,env,explain,tune,eval}`. Bad input ends with status 2 and one line that names the value."""
+"""The command line: `python -m tri_reduce {demo,env,explain,tune,eval,bench}`.
+
+Bad input ends with status 2 and one line that names the value.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import NoReturn
 import torch
 
 import tri_reduce
-from tri_reduce import cli_eval, demo, dtypes
+from tri_reduce import cli_bench, cli_eval, demo, dtypes
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
 
     tune_command.add_to(commands)
     cli_eval.add(commands)
+    cli_bench.add(commands)
     return parser
 
 
