@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import __version__, exact
 from . import bench_report as report
-from .bench_clock import FLOOR_TILES, Clock, Contestant, Floor, GpuClock, HostClock, said, take_turns
+from .bench_clock import FLOOR_TILES, Clock, Contestant, Floor, GpuClock, HostClock, Time, said, take_turns
 from .bench_contestants import OURS, PEERS, importable, result_of
 from .bench_problems import Case
 
@@ -74,14 +74,19 @@ class Bench:
                     ready[name] = made
                 if not share <= 1:
                     row["wrong"][name] = share
-        times, failed = take_turns(self.clock, ready, self.rounds, self.times)
-        row["errors"] |= failed
+        times = self.times_of(ready, row["errors"])
         for key, field in (("us", "us"), ("host_us", "host_us"), ("spread_us", "spread")):
             row[key] = {name: round(getattr(t, field), 3) for name, t in times.items()}
         del ready, inputs
         if self.clock.device.type == "cuda":
             torch.cuda.empty_cache()
         return row
+
+    def times_of(self, ready: dict[str, Contestant], errors: dict[str, str] | None = None) -> dict[str, Time]:
+        """Contestants' times, taken in turns; why there are none goes to `errors`."""
+        times, failed = take_turns(self.clock, ready, self.rounds, self.times)
+        (errors if errors is not None else {}).update(failed)
+        return times
 
     def share(self, case: Case, inputs: tuple[Tensor, ...], contestant: Contestant) -> float:
         """The largest error over the bound, a part of the outputs at a time."""

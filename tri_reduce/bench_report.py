@@ -147,6 +147,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
                 axes.plot(xs, ys, color="black", linewidth=1, label="floor: a cold read")
             else:
                 axes.scatter(xs, ys, s=16, color=COLOURS.get(who), label=who, alpha=0.8)
+        axes.set_ylim(bottom=0)
         axes.set(xscale="log", xlabel="bytes" if by_bytes else f"outputs ({name})", ylabel="GB/s")
         axes.legend()
     figure.tight_layout()
