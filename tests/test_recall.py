@@ -225,3 +225,39 @@ def test_threads_recall_their_own_results(reference):
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
+
+
+def test_updates_after_the_second_of_a_layout_are_told_from_others(device):
+    r = tri_reduce.Reducer("sum", (8,), torch.float32, device)
+    base, want = torch.ones(4096, device=device), torch.zeros(8, device=device)
+    tiles = [base[:64].view(8, 8), base[1:65].view(8, 8), base[:64].view(8, 8).t(), base[:128].view(16, 8), base[:64].view(8, 8).half()]
+    for n, tile in enumerate([*[tiles[0]] * 4, *tiles, *tiles, *[tiles[3]] * 3]):
+        scaled = torch.empty_strided(tile.shape, tile.stride(), dtype=tile.dtype, device=device).fill_(n)
+        r.update(scaled, 0)
+        want += n * tile.shape[0]
+    for mask, dim in ((tiles[0] > 2, 0), (None, 1)):
+        r.update(tiles[0], dim, where=mask)
+        want += 0 if mask is not None else 8
+    with pytest.raises(tri_reduce.ReducerError):
+        r.update(tiles[0], 0, offset=3)
+    assert torch.equal(r.finalize(), want)
+    with pytest.raises(tri_reduce.UpdateAfterFinalizeError):
+        r.update(tiles[0], 0)
+    r.reset()
+    for _ in range(2):
+        r.update(tiles[0], 0)
+        with pytest.raises(TypeError, match="dim"):
+            r.update(tiles[0], False)
+    assert r.finalize().tolist() == [16.0] * 8
+
+
+def test_a_finalizer_is_not_kept_for_states_of_others(device):
+    one, other = (tri_reduce.Reducer("sum", (4,), torch.float32, device) for _ in range(2))
+    for n in (1.0, 2.0):
+        for r in (one, other):
+            r.reset()
+            r.update(torch.full((3, 4), n, device=device))
+        other.merge(one)
+        assert other.finalize().tolist() == [6 * n] * 4
+        one.reset()
+        assert one.finalize().tolist() == [0.0] * 4

@@ -6,6 +6,7 @@ negated views) of some tensors with those that it was made from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +21,15 @@ MOST = 8  # entries of one key: the same shape in other strides, dtypes, devices
 _function_modes = torch._C._len_torch_function_stack
 _TensorGuards: Any = getattr(_torch_guards, "TensorGuards", None)
 _grad_enabled = torch.is_grad_enabled
+
+
+def guard(*tensors: Tensor) -> Callable[..., bool] | None:
+    """Tells whether tensors are like these; None where torch cannot. It must not be asked about nested tensors, which have no strides."""
+    if _TensorGuards is None or any(t.is_neg() for t in tensors):
+        return None
+    sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
+    fits: Callable[..., bool] = _TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    return fits if fits(*tensors) else None
 
 
 def learn_reduction(x: Tensor, op: Any, dim: Any, keepdim: Any, out: Tensor | None, bound: Bound, reach: tuple[int, ...]) -> None:
@@ -42,7 +52,7 @@ def learn_product(a: Tensor, x: Tensor, out: Tensor | None, bound: Bound, reach:
 
 def _learn(key: tuple[Any, ...], tensors: tuple[Tensor, ...], known: tuple[Any, ...]) -> None:
     """Put an entry, (guard, *known, the next of the same key), before the others."""
-    if _TensorGuards is None or _function_modes() or any(t.is_neg() for t in tensors):
+    if _function_modes():
         return
     first = entry = PLANS.short.get(key)
     for _ in range(MOST):
@@ -53,7 +63,6 @@ def _learn(key: tuple[Any, ...], tensors: tuple[Tensor, ...], known: tuple[Any, 
         entry = entry[-1]
     else:
         return
-    sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
-    fits = _TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
-    if fits(*tensors) and len(PLANS.short) < MAX_PLANS:
+    fits = guard(*tensors)
+    if fits is not None and len(PLANS.short) < MAX_PLANS:
         PLANS.short[key] = (fits, *known, first)

@@ -276,6 +276,24 @@ class Plan:
 
         return call
 
+    def bind_output(self, states: tuple[Tensor, ...]) -> Callable[[Tensor], None]:
+        """`call(out)`: fold these states into an output, with all that can be known beforehand looked up."""
+        if targets.interpreting() or not self._sparse:
+            return lambda out: self.run(out, states=states)
+        launch, middle = self._launch or self._prepare()
+        several, index, programs = torch.cuda.device_count() > 1, self._index, self.spec.programs
+        pointers = (*(s.data_ptr() for s in states), *self._none)[: len(self._states)]
+        after = tuple(compress((*pointers, *self._rest), self._passed[1:]))
+
+        def call(out: Tensor) -> None:
+            if several and _current_device() != index:
+                with torch.cuda.device(index):
+                    return call(out)
+            launch(programs, 1, 1, _current_stream(index), *middle, out.data_ptr(), *after)
+            return None
+
+        return call
+
     def compile(self) -> Any:
         """The compiled kernel, not loaded yet: threads may compile side by side."""
         spec = self.spec
