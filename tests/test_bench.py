@@ -119,6 +119,17 @@ def test_the_report_counts_ratios_and_leaves_out_wrong_peers():
     assert "cupy: WRONG by 7 bounds" in text and "RuntimeError: no" in text
 
 
+def test_neighbours_that_differ_much_per_byte_are_cliffs():
+    from tri_reduce import bench_report as report
+
+    def sized(name, mib, us):
+        return row(name, {"heuristic": us}, series="bytes", bytes=mib << 20)
+
+    rows = [sized("a", 8, 8.0), sized("b", 9, 13.0), sized("c", 12, 16.0), sized("far", 48, 200.0), sized("small", 1, 100.0)]
+    assert [(fast, slow) for fast, slow, _ in report.cliffs(rows)] == [("a", "b")]
+    assert "a cliff: b takes 1.44" in report.text(rows)
+
+
 def test_the_plot_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     from tri_reduce import bench_report as report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from .figures import _pyplot
 Row = dict[str, Any]
 OURS = ("heuristic", "tuned")
 WORST = 5
+CLIFF = 1.3  # in time per byte, between neighbouring sizes
 COLOURS = {"heuristic": "tab:blue", "tuned": "tab:cyan", "eager": "tab:orange", "compile": "tab:green", "max-autotune": "tab:olive"}
 
 
@@ -98,6 +100,18 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     return found
 
 
+def cliffs(rows: Sequence[Row], ours: str = OURS[0]) -> list[tuple[str, str, float]]:
+    """Neighbours in bytes, of inputs over 4 MiB, whose times per byte differ by more than 1.3: (faster, slower, ratio)."""
+    sized = sorted((r for r in rows if r["series"] == "bytes" and r["bytes"] > 4 << 20 and ours in r["us"]), key=lambda r: r["bytes"])
+    found = []
+    for one, other in itertools.pairwise(sized):
+        fast, slow = sorted((one, other), key=lambda r: r["us"][ours] / r["bytes"])
+        ratio = slow["us"][ours] / slow["bytes"] / (fast["us"][ours] / fast["bytes"])
+        if ratio > CLIFF and max(one["bytes"], other["bytes"]) < 2 * min(one["bytes"], other["bytes"]):
+            found.append((fast["case"], slow["case"], ratio))
+    return found
+
+
 def summary_text(found: dict[str, Any]) -> str:
     """The same for a person."""
     lines = ["geometric means of our time over another's (below 1: faster)"]
@@ -115,7 +129,8 @@ def summary_text(found: dict[str, Any]) -> str:
 
 def text(rows: Sequence[Row]) -> str:
     """What is printed at the end."""
-    return "\n".join((table(rows), "", summary_text(summary(rows)), _host_text(rows)))
+    steps = [f"a cliff: {slow} takes {ratio:.2f} times as long a byte as {fast}" for fast, slow, ratio in cliffs(rows)]
+    return "\n".join((table(rows), "", summary_text(summary(rows)), _host_text(rows), *steps))
 
 
 def _host_text(rows: Sequence[Row]) -> str:
