@@ -143,3 +143,48 @@ def test_integers_are_checked_exactly():
     x = torch.randint(-100, 101, (5, 70), dtype=torch.int8)
     assert exact.excess("sum", x.sum(1), x, 1) == 0 and exact.excess("sum", x.sum(1) + 1, x, 1) == math.inf
     assert exact.excess("min", x.amin(1), x, 1) == 0
+
+
+def test_contestants_take_turns_and_one_that_fails_is_only_said():
+    pytest.importorskip("triton")
+    from tri_reduce.bench_clock import Contestant, HostClock, take_turns
+
+    order = []
+
+    def fail():
+        raise RuntimeError("cannot\ndo this")
+
+    contestants = {name: Contestant(lambda name=name: order.append(name)) for name in "abc"} | {"bad": Contestant(fail)}
+    times, failed = take_turns(HostClock(torch.device("cpu")), contestants, 3, 1)
+    assert order == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+    assert set(times) == {"a", "b", "c"} and all(t.us >= 0 and t.spread >= 0 for t in times.values())
+    assert failed == {"bad": "RuntimeError: cannot do this"}
+
+
+def test_the_gpus_clock_keeps_the_host_out(monkeypatch):
+    pytest.importorskip("triton")
+    from tri_reduce import bench_clock
+
+    happened = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            happened.append("event")
+
+        def elapsed_time(self, end):
+            return 0.25
+
+    for name, value in (
+        ("Event", Event),
+        ("synchronize", lambda device: happened.append("wait")),
+        ("_sleep", lambda cycles: happened.append("busy") or cycles >= bench_clock.BUSY_CYCLES or pytest.fail("too short")),
+    ):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(bench_clock, "FLUSH_BYTES", 4096)
+    clock = bench_clock.GpuClock(torch.device("cpu"))
+    found = clock.samples(lambda: happened.append("call"), 2)
+    assert [us for us, _ in found] == [250.0, 250.0] and all(us > 0 for _, us in found)
+    assert happened == ["call", "wait", "call", *["busy", "event", "call", "event"] * 2, "wait"]

@@ -19,6 +19,7 @@ from .bench_contestants import OURS, PEERS, importable, result_of
 from .bench_problems import Case
 
 ROUNDS = 6  # each beginning with another contestant
+COMPILED = {"compile", "max-autotune"}
 CHECKED = 1 << 28  # elements that are checked at once, in float64
 
 
@@ -57,6 +58,8 @@ class Bench:
             "outputs": case.outputs, "us": {}, "host_us": {}, "spread_us": {}, "wrong": {}, "errors": {},
         }  # fmt: skip
         self.rows.append(row)
+        if COMPILED & set(self.who):
+            torch.compiler.reset()  # else problems share, and exceed, the room for compilations of one lambda
         try:
             inputs = case.inputs(self.clock.device)
         except torch.OutOfMemoryError:

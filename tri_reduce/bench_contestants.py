@@ -68,7 +68,6 @@ def _linear(case: Case, inputs: tuple[Tensor, ...]) -> Contestant | None:
 
 def _compiled(mode: str) -> Make:
     def make(case: Case, inputs: tuple[Tensor, ...]) -> Contestant:
-        torch.compiler.reset()
         call = torch.compile(_eager(case), dynamic=False, mode=mode)
         call(*inputs)
         return Contestant(lambda: call(*inputs))

@@ -16,7 +16,7 @@ from typing import NoReturn
 import torch
 
 import tri_reduce
-from tri_reduce import cli_bench, cli_eval, demo, dtypes
+from tri_reduce import cli_eval, demo, dtypes
 
 
 class _Parser(argparse.ArgumentParser):
@@ -125,7 +125,7 @@ def _refuse(message: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from tri_reduce import tune_command  # it reads shapes and dtypes as this module does
+    from tri_reduce import cli_bench, tune_command  # it reads shapes and dtypes as this module does
 
     parser = _Parser(prog="python -m tri_reduce", description="Deferred reductions in Triton.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=tri_reduce.__version__)

@@ -28,7 +28,10 @@ def guard(*tensors: Tensor) -> Callable[..., bool] | None:
     if _TensorGuards is None or any(t.is_neg() for t in tensors):
         return None
     sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
-    fits: Callable[..., bool] = _TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    try:
+        fits: Callable[..., bool] = _TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    except TypeError:  # another torch's, made otherwise
+        return None
     return fits if fits(*tensors) else None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
 
 from . import ops as operators
 from .autocasting import autocasting, widened
@@ -23,8 +24,14 @@ _function_modes = torch._C._len_torch_function_stack
 _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _Parameter = torch.nn.Parameter
-_bump: Any = torch._C._increment_version
 _find, _mode = PLANS.short.get, MODE.get
+_bump: Any = torch._C._increment_version
+try:
+    _bump(())
+except TypeError:  # an older torch's takes one tensor
+
+    def _bump(tensors: tuple[Tensor]) -> None:
+        increment_version(tensors[0])
 
 
 def reduction(x: Any, op: Any, dim: Any, keepdim: Any, out: Any = None) -> Tensor:
