@@ -123,3 +123,17 @@ def test_a_reducer_passes_what_its_kernels_take(op, dim, launched):
 def test_all_pointers_look_alike_to_a_launcher():
     signature = (("x_ptr", "*bf16"), ("where_ptr", "constexpr"), ("out_ptr", "*fp32"), ("K", "i32"), ("R", "i64"), ("OP", "constexpr"))
     assert launch.Passed.of(signature).signature == {0: "*i8", 1: "*i8", 2: "i32", 3: "i64"}
+
+
+def test_a_backend_whose_launcher_takes_every_argument_is_given_them(launched, monkeypatch):
+    monkeypatch.setattr(targets, "of_device", lambda kind, index: targets.by_name("mi300x"))
+    x, out = torch.zeros(8, 1 << 14), torch.zeros(8)
+    for _ in range(3):
+        tri_reduce.sum(x, 1, out=out)
+        tri_reduce.gemv(x, x[0], out=out)
+    for spec, _, given in launched:
+        names = spec.fn.arg_names
+        passed = dict(zip(names, given, strict=True))
+        assert passed[names[0]] == x.data_ptr() and passed["out_ptr"] == out.data_ptr()
+        assert all(passed[n] in (None, 0) or n in launch.STATES for n, kind in spec.signature if kind == "constexpr")
+        assert all(passed[n] == value for n, value in spec.values)

@@ -184,20 +184,7 @@ class Plan:
         launch, middle = self._launch or self._prepare()
         several, shares, after = torch.cuda.device_count() > 1, self._shares, self._after()
         tail = () if shares else after(0)
-        passed = [n for n in range(self._operands) if self._passed[n]]
-
-        def call(*operands: Tensor | None) -> Tensor:
-            if several and _current_device() != index:
-                with torch.cuda.device(index):
-                    return call(*operands)
-            out = operands[-1]
-            if out is None:
-                out = empty(shape, strides, dtype)
-                operands = (*operands[:-1], out)
-            stream = _current_stream(index)
-            first, *more = [0 if (t := operands[n]) is None else t.data_ptr() for n in passed]
-            launch(programs, 1, 1, stream, *middle, first - back, *more, *(after(stream) if shares else tail))
-            return out
+        inputs = [n for n in range(self._operands - 1) if self._passed[n]]
 
         def again(start: int, *more: int) -> Tensor:
             if several and _current_device() != index:
@@ -215,6 +202,11 @@ class Plan:
             stream = _current_stream(index)
             launch(programs, 1, 1, stream, *middle, start - back, *more, address, *(after(stream) if shares else tail))
             return out
+
+        def call(*operands: Tensor | None) -> Tensor:
+            starts = [0 if (t := operands[n]) is None else t.data_ptr() for n in inputs]
+            out = operands[-1]
+            return again(*starts) if out is None else into(out, out.data_ptr(), *starts)
 
         return Bound(call, again, into) if self._sparse else Bound(call)
 
