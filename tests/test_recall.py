@@ -126,6 +126,14 @@ def test_modes_transforms_and_gradients_are_never_passed_by(x, long):
     assert len(long) >= 4
 
 
+def test_a_default_device_changes_nothing(x, long):
+    for _ in range(2):
+        with torch.device(x.device):
+            tri_reduce.sum(x, 1)
+            tri_reduce.gemv(x, x[0], out=torch.empty(3))
+    assert len(long) == 2
+
+
 def test_autocast_changes_what_was_recalled(device):
     x = torch.ones(3, 40, device=device, dtype=torch.bfloat16)
     for _ in range(2):

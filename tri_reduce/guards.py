@@ -18,7 +18,6 @@ from .launch import Bound
 from .plans import MAX_PLANS, PLANS
 
 MOST = 8  # entries of one key: the same shape in other strides, dtypes, devices
-_function_modes = torch._C._len_torch_function_stack
 _TensorGuards: Any = getattr(_torch_guards, "TensorGuards", None)
 _grad_enabled = torch.is_grad_enabled
 
@@ -55,8 +54,6 @@ def learn_product(a: Tensor, x: Tensor, out: Tensor | None, bound: Bound, reach:
 
 def _learn(key: tuple[Any, ...], tensors: tuple[Tensor, ...], known: tuple[Any, ...]) -> None:
     """Put an entry, (guard, *known, the next of the same key), before the others."""
-    if _function_modes():
-        return
     first = entry = PLANS.short.get(key)
     for _ in range(MOST):
         if entry is None:

@@ -16,6 +16,7 @@ from . import ops as operators
 from .autocasting import autocasting, widened
 from .autotune import MODE
 from .calls import gemv_now, reduce_now
+from .ops import overriding
 from .plans import PLANS
 
 _compiling = torch.compiler.is_dynamo_compiling
@@ -40,7 +41,7 @@ def reduction(x: Any, op: Any, dim: Any, keepdim: Any, out: Any = None) -> Tenso
         return _reduction_into(x, op, dim, keepdim, out)
     kind = type(x)
     if (kind is Tensor or kind is _Parameter) and not (
-        _compiling() or _dispatch_modes() or _function_modes() or _transforms() or forward_ad._current_level >= 0
+        _compiling() or _dispatch_modes() or _transforms() or forward_ad._current_level >= 0 or (_function_modes() and overriding())
     ):  # as in `_unseen`, without its call
         try:
             start = x.data_ptr()
@@ -62,7 +63,10 @@ def product(a: Any, x: Any, out: Any = None) -> Tensor:
     if (
         (kind is Tensor or kind is _Parameter)
         and type(x) is Tensor
-        and not (_compiling() or _dispatch_modes() or _function_modes() or _transforms() or forward_ad._current_level >= 0 or x.is_nested)
+        and not (
+            _compiling() or _dispatch_modes() or _transforms() or forward_ad._current_level >= 0 or (_function_modes() and overriding())
+        )
+        and not x.is_nested
     ):
         try:
             start, second = a.data_ptr(), x.data_ptr()
@@ -122,9 +126,9 @@ def _unseen(x: Any, out: Any) -> bool:
         or type(out) is not Tensor
         or _compiling()
         or _dispatch_modes()
-        or _function_modes()
         or _transforms()
         or forward_ad._current_level >= 0
+        or (_function_modes() and overriding())
         or out.is_nested
     )
 
