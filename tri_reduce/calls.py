@@ -45,8 +45,8 @@ def reduce_now(
         check_determinism(determinism)  # torch may have forbidden it since
     bound, reach = planned
     call = bound.call
-    if common and key in PLANS and x is given:
-        guards.learn_reduction(x, op, dim, keepdim, out, bound, reach)
+    if common and key is not None and x is given:
+        guards.learn_reduction(key, x, op, dim, keepdim, out, bound, reach)
     if out is None:
         return call(x, where, None)
     increment_version(out)  # a backward that saved its old values must know
@@ -89,8 +89,8 @@ def gemv_now(
         check_determinism(determinism)
     bound, reach = planned
     call = bound.call
-    if common and key in PLANS:
-        guards.learn_product(a, x, out, bound, reach)
+    if common and key is not None:
+        guards.learn_product(key, a, x, out, bound, reach)
     if out is None:
         return call(a, x, y, None)
     increment_version(out)

@@ -6,7 +6,7 @@ negated views) of some tensors with those that it was made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .autotune import MODE
 from .launch import Bound
-from .plans import MAX_PLANS, PLANS
+from .plans import LOCK, MAX_PLANS, PLANS
 
 MOST = 8  # entries of one key: the same shape in other strides, dtypes, devices
 _TensorGuards: Any = getattr(_torch_guards, "TensorGuards", None)
@@ -34,26 +34,34 @@ def guard(*tensors: Tensor) -> Callable[..., bool] | None:
     return fits if fits(*tensors) else None
 
 
-def learn_reduction(x: Tensor, op: Any, dim: Any, keepdim: Any, out: Tensor | None, bound: Bound, reach: tuple[int, ...]) -> None:
-    """Remember a planned call that nothing has to see. `reach`: as `validate.spans` gives it."""
+def learn_reduction(
+    planned: Hashable, x: Tensor, op: Any, dim: Any, keepdim: Any, out: Tensor | None, bound: Bound, reach: tuple[int, ...]
+) -> None:
+    """Remember a call that nothing has to see, as long as its plan is (`planned`: its key). `reach`: as `validate.spans` gives it."""
     key: tuple[Any, ...] = (op, dim, keepdim, x.shape, x.data_ptr() & 15, MODE.get(), _grad_enabled())
     if out is None:
-        _learn(key, (x,), (bound.again, bound.call, dim, keepdim))
+        _learn(planned, key, (x,), (bound.again, bound.call, dim, keepdim))
     else:
-        _learn((*key, "out"), (x, out), (bound.into, bound.call, dim, keepdim, *reach[:2]))
+        _learn(planned, (*key, "out"), (x, out), (bound.into, bound.call, dim, keepdim, *reach[:2]))
 
 
-def learn_product(a: Tensor, x: Tensor, out: Tensor | None, bound: Bound, reach: tuple[int, ...]) -> None:
+def learn_product(planned: Hashable, a: Tensor, x: Tensor, out: Tensor | None, bound: Bound, reach: tuple[int, ...]) -> None:
     """The same for `gemv`."""
     key: tuple[Any, ...] = (a.shape, a.data_ptr() & 15, x.data_ptr() & 15, MODE.get(), _grad_enabled())
     if out is None:
-        _learn(key, (a, x), (bound.again, bound.call))
+        _learn(planned, key, (a, x), (bound.again, bound.call))
     else:
-        _learn((*key, "out"), (a, x, out), (bound.into, bound.call, *reach[:3]))
+        _learn(planned, (*key, "out"), (a, x, out), (bound.into, bound.call, *reach[:3]))
 
 
-def _learn(key: tuple[Any, ...], tensors: tuple[Tensor, ...], known: tuple[Any, ...]) -> None:
+def _learn(planned: Hashable, key: tuple[Any, ...], tensors: tuple[Tensor, ...], known: tuple[Any, ...]) -> None:
     """Put an entry, (guard, *known, the next of the same key), before the others."""
+    with LOCK:  # another thread may have tuned and forgotten the plan
+        if planned in PLANS:
+            _put(key, tensors, known)
+
+
+def _put(key: tuple[Any, ...], tensors: tuple[Tensor, ...], known: tuple[Any, ...]) -> None:
     first = entry = PLANS.short.get(key)
     for _ in range(MOST):
         if entry is None:

@@ -41,14 +41,14 @@ class Plans(dict[Hashable, Any]):
 
 
 PLANS = Plans()
-_LOCK = threading.Lock()
+LOCK = threading.Lock()
 
 
 def remember(key: Hashable, call: Any) -> Any:
     """Keep a planned call, unless its tile was to be tuned and could not be yet; the oldest half goes when there are too many."""
     if autotune.is_postponed():
         return call
-    with _LOCK:
+    with LOCK:
         if len(PLANS) >= MAX_PLANS:
             PLANS.short.clear()
             for old in list(PLANS)[: MAX_PLANS // 2]:
@@ -59,7 +59,7 @@ def remember(key: Hashable, call: Any) -> Any:
 
 def _forget_cached() -> None:
     """Something was tuned: what was planned under "cached" is planned anew when it is next wanted."""
-    with _LOCK:
+    with LOCK:
         PLANS.short.clear()
         for key in [k for k in PLANS if isinstance(k, tuple) and any(autotune.is_cached(part) for part in k)]:
             del PLANS[key]
