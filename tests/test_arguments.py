@@ -137,3 +137,20 @@ def test_a_backend_whose_launcher_takes_every_argument_is_given_them(launched, m
         assert passed[names[0]] == x.data_ptr() and passed["out_ptr"] == out.data_ptr()
         assert all(passed[n] in (None, 0) or n in launch.STATES for n, kind in spec.signature if kind == "constexpr")
         assert all(passed[n] == value for n, value in spec.values)
+
+
+def test_a_negated_view_is_resolved_before_its_address_is_passed(launched):
+    negated = torch.complex(torch.zeros(8, 64), torch.ones(8, 64)).conj().imag
+    plain = torch.zeros(8, 128)[:, 1::2]
+    assert negated.is_neg() and negated.stride() == plain.stride()
+    r = tri_reduce.Reducer("sum", (8,), torch.float32)
+    calls = [lambda x: tri_reduce.sum(x, 1), lambda x: tri_reduce.reduce_many(x, ["sum", "max"], 1), lambda x: r.update(x, 1)]
+    for call in calls:
+        for x in (*[plain] * 3, negated, negated):
+            launched.clear()
+            call(x)
+            (given,) = [dict(zip([n for n, k in s.signature if k != "constexpr"], g))["x_ptr"] for s, _, g in launched]
+            assert (given != negated.data_ptr() & ~15) and (x is negated or given == plain.data_ptr() & ~15)
+    launched.clear()
+    r.finalize(negated[:, 0])
+    assert launched[-1][2][0] != negated.data_ptr()

@@ -50,6 +50,7 @@ def _shares(monoid: Monoid, x: Tensor) -> bool:
 
 
 def _together(group: list[Reduction], x: Tensor) -> tuple[Tensor, ...]:
+    x = x.resolve_neg() if x.is_neg() else x
     names = tuple(r.monoid for r in group)
     key = ("many", names, group[0].dims, group[0].keepdim, x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15, MODE.get())
     call = PLANS.get(key) or remember(key, _plan(group, x))

@@ -113,6 +113,8 @@ class Reducer(Opaque):
                 call(values, None)
                 self._updates += 1
                 return
+        if type(values) is Tensor and values.is_neg():  # z.conj().imag, negated when read
+            values = values.resolve_neg()
         key: Any = None
         if index is None and self._state == "active":
             try:  # the short path: tensors laid out as in an update before
@@ -256,7 +258,10 @@ class Reducer(Opaque):
     def _finish(self, states: Sequence[States], seeds: Sequence[Any], outs: Sequence[Tensor]) -> Any:
         for part, state, seed, target in zip(self._parts, states, seeds, outs, strict=True):
             if target.numel():
-                part.finish(state, seed, target)
+                written = torch.empty_like(target) if target.is_neg() else target
+                part.finish(state, seed, written)
+                if written is not target:
+                    target.copy_(written)
         self._value, self._state = tuple(outs) if self._many else outs[0], "finalized"
         return self._value
 
