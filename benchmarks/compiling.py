@@ -13,7 +13,7 @@ from lattice import lattice
 
 from tri_reduce import dtypes
 from tri_reduce.geometry import Tile
-from tri_reduce.launch import compiled
+from tri_reduce.launch import Passed, compiled
 from tri_reduce.monoids import products
 from tri_reduce.problem import Problem
 from tri_reduce.specialize import Specialization, of_gemv, of_reduce
@@ -64,17 +64,18 @@ def compile_tile(case: Case, tile: Tile, target: Target) -> str:
         return f"{type(reason).__name__}: {reason}"
     if target.backend == "cuda":
         with contextlib.suppress(Exception):  # loading the kernel does it again, and says so
-            _launcher(kernel, tuple(kernel.src.signature.items()))
+            _launcher(kernel, spec.signature)
     return ""
 
 
 _LAUNCHERS: set[Any] = set()
 
 
-def _launcher(kernel: Any, signature: Any) -> None:
+def _launcher(kernel: Any, signature: tuple[tuple[str, str], ...]) -> None:
     """The C launcher of a signature is compiled when a kernel is loaded: here, lest the timing process waits for it."""
     from triton.backends.nvidia.driver import CudaLauncher
 
-    if signature not in _LAUNCHERS:
-        _LAUNCHERS.add(signature)
-        CudaLauncher(kernel.src, kernel.metadata)
+    passed = Passed.of(signature)
+    if (kinds := tuple(passed.signature.values())) not in _LAUNCHERS:
+        _LAUNCHERS.add(kinds)
+        CudaLauncher(passed, kernel.metadata)

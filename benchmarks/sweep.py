@@ -28,12 +28,12 @@ from typing import Any
 import torch
 from compiling import compile_tile, lattice_of, specialise, start, started
 from corpus import KEPT_OUT, LARGEST, Case, cases
-from exact import excess, gemv_excess
 from lattice import neighbours, tile_at
 from torch import Tensor
 
 from tri_reduce import targets
 from tri_reduce.configs import candidates
+from tri_reduce.exact import excess, gemv_excess
 from tri_reduce.geometry import Coordinates, Tile, coordinates
 from tri_reduce.launch import Plan
 from tri_reduce.problem import Problem

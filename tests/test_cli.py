@@ -154,7 +154,7 @@ def test_the_prediction_is_within_what_it_claims_of_the_measured_problems():
 
 def test_every_command_has_help_and_json():
     (commands,) = [a for a in cli.parser()._actions if a.dest == "command"]
-    assert {"demo", "env", "explain", "tune", "eval"} <= commands.choices.keys()
+    assert {"demo", "env", "explain", "tune", "eval", "bench"} <= commands.choices.keys()
     for name, command in commands.choices.items():
         assert "--json" in command.format_help(), name
 

@@ -26,15 +26,23 @@ def matrix():
 @pytest.fixture
 def routed(monkeypatch):
     """Names of the public calls that tri_reduce answered."""
-    seen = []
-    for name in ("reduce", "gemv"):
-        original = getattr(functional, name)
+    seen, within = [], []
+    for owner, function, name in (
+        (functional, "reduce", "reduce"),
+        (functional.recall, "reduction", "reduce"),
+        (functional, "gemv", "gemv"),
+    ):
+        original = getattr(owner, function)
 
         def spy(*args, _name=name, _original=original, **kwargs):
-            seen.append(_name)
-            return _original(*args, **kwargs)
+            seen.extend([] if within else [_name])
+            within.append(_name)
+            try:
+                return _original(*args, **kwargs)
+            finally:
+                within.pop()
 
-        monkeypatch.setattr(functional, name, spy)
+        monkeypatch.setattr(owner, function, spy)
     return seen
 
 

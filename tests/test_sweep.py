@@ -10,12 +10,11 @@ from devices import REFERENCE
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import compiling
-import exact
 import lattice
 import sweep
 from corpus import Case, cases
 
-from tri_reduce import plans
+from tri_reduce import exact, plans
 from tri_reduce.configs import candidates
 from tri_reduce.geometry import coordinates
 from tri_reduce.targets import H200, by_name, interpreting

@@ -1,7 +1,4 @@
-"""The short path of a call that nothing has to see: a key, a remembered plan, a launch.
-
-What is not remembered is validated and planned first.
-"""
+"""A call that nothing has to see: a key, a remembered plan, a launch. What is not remembered is validated and planned first."""
 
 from __future__ import annotations
 
@@ -11,16 +8,19 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from . import guards
 from .autotune import MODE
+from .launch import Bound
 from .plans import PLANS, plan_gemv, plan_reduction, remember
 from .validate import check_determinism, gemv_arguments, overlaps, reduction, spans
 
 
 def reduce_now(
     x: Tensor, op: Any, dim: Any, keepdim: bool, dtype: Any, out: Tensor | None, accumulate: bool, where: Tensor | None, initial: Any,
-    correction: Any, order: Any, determinism: str,
+    correction: Any, order: Any, determinism: str, common: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`reduce`, past the gate."""
+    """`reduce`, past the gate. `common`: only `out` may differ from the defaults: `recall` makes the next call like this one."""
+    given = x
     try:
         away = x.data_ptr() & 15
         if away and x.is_neg():  # z.conj().imag, negated when read: odd elements of a complex tensor, so never aligned
@@ -43,7 +43,10 @@ def reduce_now(
             remember(key, planned)
     elif determinism == "none":
         check_determinism(determinism)  # torch may have forbidden it since
-    call, reach = planned
+    bound, reach = planned
+    call = bound.call
+    if common and key is not None and x is given:
+        guards.learn_reduction(key, x, op, dim, keepdim, out, bound, reach)
     if out is None:
         return call(x, where, None)
     increment_version(out)  # a backward that saved its old values must know
@@ -61,8 +64,10 @@ def _through_copy(call: Any, x: Tensor, where: Tensor | None, out: Tensor, accum
     return out.copy_(fresh)
 
 
-def gemv_now(a: Tensor, x: Tensor, alpha: Any, beta: Any, y: Tensor | None, trans: bool, out: Tensor | None, determinism: str) -> Tensor:
-    """`gemv`, past the gate."""
+def gemv_now(
+    a: Tensor, x: Tensor, alpha: Any, beta: Any, y: Tensor | None, trans: bool, out: Tensor | None, determinism: str, common: bool = False
+) -> Tensor:
+    """`gemv`, past the gate. `common`: as in `reduce_now`."""
     try:
         away_a, away_x = a.data_ptr() & 15, x.data_ptr() & 15
         if (away_a and a.is_neg()) or (away_x and x.is_neg()) or (y is not None and y.is_neg()):
@@ -82,16 +87,19 @@ def gemv_now(a: Tensor, x: Tensor, alpha: Any, beta: Any, y: Tensor | None, tran
             remember(key, planned)
     elif determinism == "none":
         check_determinism(determinism)
-    call, reach = planned
+    bound, reach = planned
+    call = bound.call
+    if common and key is not None:
+        guards.learn_product(key, a, x, out, bound, reach)
     if out is None:
-        return call(a, x, y, None)  # type: ignore[no-any-return]
+        return call(a, x, y, None)
     increment_version(out)
     if out.is_neg() or overlaps(reach, out, a, x, y):
         return out.copy_(call(a, x, y, torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)))
-    return call(a, x, y, out)  # type: ignore[no-any-return]
+    return call(a, x, y, out)
 
 
-def _planned_gemv(a: Any, x: Any, alpha: Any, beta: Any, y: Any, trans: bool, out: Any, determinism: str) -> Any:
+def _planned_gemv(a: Any, x: Any, alpha: Any, beta: Any, y: Any, trans: bool, out: Any, determinism: str) -> Bound:
     batch, result = gemv_arguments(a, x, alpha, beta, y, trans, out, determinism)
 
     def views(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,6 +111,6 @@ def _planned_gemv(a: Any, x: Any, alpha: Any, beta: Any, y: Any, trans: bool, ou
         return inner
 
     def call(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None) -> Tensor:
-        return inner(*views(a, x), y, out)  # type: ignore[no-any-return]
+        return inner.call(*views(a, x), y, out)
 
-    return call
+    return Bound(call)

@@ -1,4 +1,7 @@
-"""The command line: `python -m tri_reduce {demo,env,explain,tune,eval}`. Bad input ends with status 2 and one line that names the value."""
+"""The command line: `python -m tri_reduce {demo,env,explain,tune,eval,bench}`.
+
+Bad input ends with status 2 and one line that names the value.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ EXPLAIN = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    from tri_reduce import cli_eval, tune_command  # they read shapes and dtypes as this module does
+    from tri_reduce import cli_bench, cli_eval, tune_command  # they read shapes and dtypes as this module does
 
     whole = _Parser(prog=PROGRAM, description="Deferred reductions in Triton.", epilog=EPILOG, allow_abbrev=False, formatter_class=_Help)
     whole.add_argument("--version", action="version", version=tri_reduce.__version__)
@@ -132,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
 
     tune_command.add_to(commands)
     cli_eval.add(commands)
+    cli_bench.add(commands)
     return whole
 
 

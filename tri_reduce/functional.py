@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 
 from . import ops as operators
+from . import recall
 from .autocasting import autocasting, widened
 from .calls import gemv_now, reduce_now
 from .many import reduce_many_now
 from .monoids import Monoid
 
 Dim = int | Sequence[int] | None
+_ZERO: Any = 0
+_ONE: Any = 1
+_TWO: Any = 2  # options are compared by identity: 1 == 1.0 == True
 
 
 def reduce(
@@ -64,6 +68,11 @@ def reduce(
         >>> tri_reduce.reduce(torch.tensor([[1.0, 5.0], [2.0, 3.0]]), "max", dim=1)
         tensor([5., 3.])
     """
+    if (
+        dtype is None and where is None and initial is None and accumulate is False and correction is _ONE and ord is _TWO
+        and determinism == "run_to_run"
+    ):  # fmt: skip
+        return recall.reduction(x, op, dim, keepdim, out)
     if type(dim) is list:
         dim = tuple(dim)
     if autocasting() and dtype is None and out is None:
@@ -108,6 +117,8 @@ def gemv(
         >>> tri_reduce.gemv(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]))
         tensor([3., 7.])
     """
+    if y is None and alpha is _ONE and beta is _ZERO and trans is False and determinism == "run_to_run":
+        return recall.product(a, x, out)
     if operators.is_plain(a, x, out, y):
         return gemv_now(a, x, alpha, beta, y, trans, out, determinism)
     return operators.gemv(a, x, alpha, beta, y, trans, out, determinism)
@@ -121,47 +132,53 @@ def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: torch.dtype
         >>> tri_reduce.sum(torch.ones(2, 3), 1)
         tensor([3., 3.])
     """
+    if dtype is None:
+        return recall.reduction(x, "sum", dim, keepdim, out)
     return reduce(x, "sum", dim, keepdim, dtype=dtype, out=out)
 
 
 def prod(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
     """`torch.prod`, over any number of dims."""
+    if dtype is None:
+        return recall.reduction(x, "prod", dim, keepdim, out)
     return reduce(x, "prod", dim, keepdim, dtype=dtype, out=out)
 
 
 def amax(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.amax`: NaN wins."""
-    return reduce(x, "max", dim, keepdim, out=out)
+    return recall.reduction(x, "max", dim, keepdim, out)
 
 
 def amin(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.amin`: NaN wins."""
-    return reduce(x, "min", dim, keepdim, out=out)
+    return recall.reduction(x, "min", dim, keepdim, out)
 
 
 def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
     """`torch.mean`."""
+    if dtype is None:
+        return recall.reduction(x, "mean", dim, keepdim, out)
     return reduce(x, "mean", dim, keepdim, dtype=dtype, out=out)
 
 
 def any(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.any`: NaN is true."""
-    return reduce(x, "any", dim, keepdim, out=out)
+    return recall.reduction(x, "any", dim, keepdim, out)
 
 
 def all(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.all`: NaN is true."""
-    return reduce(x, "all", dim, keepdim, out=out)
+    return recall.reduction(x, "all", dim, keepdim, out)
 
 
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.argmax`: the first index of the largest, a NaN before all; without dim, into the flattened tensor."""
-    return reduce(x, "argmax", dim, keepdim, out=out)
+    return recall.reduction(x, "argmax", dim, keepdim, out)
 
 
 def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.argmin`: the first index of the smallest, a NaN before all; without dim, into the flattened tensor."""
-    return reduce(x, "argmin", dim, keepdim, out=out)
+    return recall.reduction(x, "argmin", dim, keepdim, out)
 
 
 def _spread(
@@ -214,7 +231,7 @@ def std(
 
 def logsumexp(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.logsumexp`: -inf for nothing but -inf; integers compute in float32."""
-    return reduce(x, "logsumexp", dim, keepdim, out=out)
+    return recall.reduction(x, "logsumexp", dim, keepdim, out)
 
 
 def norm(
@@ -240,7 +257,7 @@ def norm(
 
 def count_nonzero(x: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`torch.count_nonzero`: int64."""
-    return reduce(x, "count_nonzero", dim, keepdim, out=out)
+    return recall.reduction(x, "count_nonzero", dim, keepdim, out)
 
 
 def reduce_many(x: Tensor, ops: Sequence[str | Monoid], dim: Dim = None, keepdim: bool = False) -> tuple[Tensor, ...]:

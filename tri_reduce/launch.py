@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,6 +65,23 @@ def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: in
     return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps} if warps else {})
 
 
+@dataclass(frozen=True)
+class Passed:
+    """What a compiled launcher is told of a kernel in place of its source: the arguments that the binary takes, without the constants.
+
+    All pointers look alike to it, so that few launchers are compiled. Parsing 30 constants took 0.4 us of every launch.
+    """
+
+    signature: dict[int, str]
+    constants: dict[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, signature: tuple[tuple[str, str], ...]) -> Passed:
+        """The arguments of a signature that are no constants."""
+        kinds = [kind for _, kind in signature if kind != "constexpr"]
+        return cls(dict(enumerate("*i8" if kind.startswith("*") else kind for kind in kinds)))
+
+
 _MIDDLE = ("function", "cooperative", "launch_pdl", "", "", "metadata", "", "", "")  # what the compiled launcher takes before the arguments
 
 
@@ -72,23 +91,36 @@ def _launcher(kernel: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
     It is the compiled launcher itself where this Triton's is known, else its public wrapper.
     """
     run = kernel.run
-    direct = getattr(run, "launch", None)
+    direct = None if hasattr(run, "arg_annotations") else getattr(run, "launch", None)  # Triton 3.9 takes the arguments otherwise
     if direct is not None and hasattr(run, "launch_pdl") and hasattr(run, "profile_scratch_size") and run.global_scratch_size == 0:
         return direct, (kernel.function, run.launch_cooperative_grid, run.launch_pdl, None, None, kernel.packed_metadata, None, None, None)
     return run, (kernel.function, kernel.packed_metadata, None, None, None)
 
 
 try:  # what Inductor's code calls: a third of the host time of torch.empty
-    from torch._C._dynamo.guards import _empty_strided_cuda  # type: ignore[attr-defined]
+    from torch._C._dynamo.guards import _empty_strided_cuda as _empty  # type: ignore[attr-defined]
 except ImportError:
-    _empty_strided_cuda = None
+    _empty = None
 
 
-def new_output(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """An uninitialised tensor; for CUDA, `device` must be the current one."""
-    if _empty_strided_cuda is not None and device.type == "cuda":
-        return _empty_strided_cuda(shape, strides, dtype)  # type: ignore[no-any-return]
-    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+def allocator(device: torch.device) -> Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]:
+    """What makes an uninitialised tensor of a shape, strides and dtype; a CUDA device must be the current one."""
+    if _empty is not None and device.type == "cuda":
+        return _empty  # type: ignore[no-any-return]
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+class Bound(NamedTuple):
+    """A plan's calls for results of one layout.
+
+    `call(first, second, [third,] out)`: all but the first may be None. `again(start, ...)` and `into(out, start, ...)` take the addresses
+    of the operands that the kernel reads, and for `into` the output with its address: for tensors that are known to fit. None where there
+    is nothing shorter than `call`.
+    """
+
+    call: Callable[..., Tensor]
+    again: Callable[..., Tensor] | None = None
+    into: Callable[..., Tensor] | None = None
 
 
 class Plan:
@@ -116,6 +148,9 @@ class Plan:
         self._none = (None,) * len(self._states)
         self._slots = spec.outputs * spec.slots
         self._operands = len(pointers) - len(self._states)
+        kinds = dict(spec.signature)
+        self._sparse = self.target.backend == "cuda"  # only what the binary takes is passed
+        self._passed = tuple(not self._sparse or kinds[n] != "constexpr" for n in spec.fn.arg_names)
         self._launch: tuple[Callable[..., None], tuple[Any, ...]] | None = None
         self._public = self.target.backend == "npu"
         run = self._run_public if self._public else self._run
@@ -132,7 +167,8 @@ class Plan:
         state = self._room_pointers(stream) if self._shares else given
         pointers = [None if o is None else o.data_ptr() for o in others]
         rest = (*scalars, *self._rest[len(scalars) :]) if scalars else self._rest
-        launch(self.spec.programs, 1, 1, stream, *middle, first.data_ptr() - self._back, *pointers, *state, *rest)
+        arguments = (first.data_ptr() - self._back, *pointers, *state, *rest)
+        launch(self.spec.programs, 1, 1, stream, *middle, *compress(arguments, self._passed))
         return None
 
     def _run_public(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
@@ -143,48 +179,67 @@ class Plan:
         with targets.current(self.device):
             self.compile()[(spec.programs, 1, 1)](*(named[n] for n, kind in spec.signature if kind != "constexpr"))
 
-    def bind(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[..., Tensor]:
-        """`call(first, second, [third,] out)`, where all but the first may be None: `run` with all that can be known beforehand looked
-        up.
-        """
+    def bind(self, shape: tuple[int, ...], dtype: torch.dtype) -> Bound:
+        """The plan's calls, with all that can be known beforehand looked up."""
         device, index, back, programs = self.device, self._index, self._back, self.spec.programs
-        strides = contiguous_strides(shape)
+        strides, empty = contiguous_strides(shape), allocator(device)
         if targets.interpreting() or self._public:
 
             def plainly(*operands: Tensor | None) -> Tensor:
-                out = operands[-1] if operands[-1] is not None else torch.empty_strided(shape, strides, dtype=dtype, device=device)
+                out = operands[-1] if operands[-1] is not None else empty(shape, strides, dtype)
                 self.run(*operands[:-1], out)
                 return out
 
-            return plainly
+            return Bound(plainly)
         launch, middle = self._launch or self._prepare()
-        shares, states, rest, tail = self._shares, self._room_pointers, self._rest, (*self._none, *self._rest)
+        several, shares, after = torch.cuda.device_count() > 1, self._shares, self._after()
+        tail = () if shares else after(0)
+        inputs = [n for n in range(self._operands - 1) if self._passed[n]]
 
-        def call(first: Tensor, second: Tensor | None, out: Tensor | None) -> Tensor:
-            if _current_device() != index:
+        def again(start: int, *more: int) -> Tensor:
+            if several and _current_device() != index:
                 with torch.cuda.device(index):
-                    return call(first, second, out)
-            if out is None:
-                out = new_output(shape, strides, dtype, device)
+                    return again(start, *more)
+            out = empty(shape, strides, dtype)
             stream = _current_stream(index)
-            after = (*states(stream), *rest) if shares else tail
-            other = None if second is None else second.data_ptr()
-            launch(programs, 1, 1, stream, *middle, first.data_ptr() - back, other, out.data_ptr(), *after)
+            launch(programs, 1, 1, stream, *middle, start - back, *more, out.data_ptr(), *(after(stream) if shares else tail))
             return out
 
-        def call_of_four(first: Tensor, second: Tensor, third: Tensor | None, out: Tensor | None) -> Tensor:
-            if _current_device() != index:
+        def into(out: Tensor, address: int, start: int, *more: int) -> Tensor:
+            if several and _current_device() != index:
                 with torch.cuda.device(index):
-                    return call_of_four(first, second, third, out)
-            if out is None:
-                out = new_output(shape, strides, dtype, device)
+                    return into(out, address, start, *more)
             stream = _current_stream(index)
-            after = (*states(stream), *rest) if shares else tail
-            other = None if third is None else third.data_ptr()
-            launch(programs, 1, 1, stream, *middle, first.data_ptr() - back, second.data_ptr(), other, out.data_ptr(), *after)
+            launch(programs, 1, 1, stream, *middle, start - back, *more, address, *(after(stream) if shares else tail))
             return out
 
-        return call_of_four if self._operands == 4 else call
+        def call(*operands: Tensor | None) -> Tensor:
+            starts = [0 if (t := operands[n]) is None else t.data_ptr() for n in inputs]
+            out = operands[-1]
+            return again(*starts) if out is None else into(out, out.data_ptr(), *starts)
+
+        return Bound(call, again, into) if self._sparse else Bound(call)
+
+    def _after(self) -> Callable[[int], tuple[Any, ...]]:
+        """What is passed behind the operands, for a launch on a stream."""
+        behind = self._passed[self._operands :]
+        if not self._shares:
+            alone = tuple(compress((*self._none, *self._rest), behind))
+            return lambda stream: alone
+        device, index = self.device, self._index
+        seen: dict[int, tuple[Any, tuple[Any, ...]]] = {}  # by stream, as long as that has the same workspace
+
+        def after(stream: int) -> tuple[Any, ...]:
+            if not _capturing():
+                had = seen.get(stream)
+                if had is not None and _WORKSPACES.get((device.type, index, stream)) is had[0] is not None:
+                    return had[1]
+            found = tuple(compress((*self._room_pointers(stream), *self._rest), behind))
+            if not _capturing():
+                seen[stream] = _WORKSPACES.get((device.type, index, stream)), found
+            return found
+
+        return after
 
     def bind_states(self, states: tuple[Tensor, ...]) -> Callable[..., None]:
         """`call(first, second, *position)`: update these states, with all that can be known beforehand looked up.
@@ -194,27 +249,49 @@ class Plan:
         if targets.interpreting() or self._public:
             return lambda first, second, *position: self.run(first, second, None, states=states, scalars=(0, *position))
         launch, middle = self._launch or self._prepare()
-        index, back, programs = self._index, self._back, self.spec.programs
-        head = (None, *(s.data_ptr() for s in states), *self._none)[: len(self._states) + 1]
-        rest, apart, following = self._rest, (*head, 0, *self._rest[1:]), (*head, 1, *self._rest[1:])
+        several, index, back, programs = torch.cuda.device_count() > 1, self._index, self._back, self.spec.programs
+        reads_second = self._passed[1]
+        pointers = (None, *(s.data_ptr() for s in states), *self._none)[: len(self._states) + 1]
+
+        def after(follows: int, *position: int) -> tuple[Any, ...]:
+            return tuple(compress((*pointers, follows, *position, *self._rest[1 + len(position) :]), self._passed[2:]))
+
+        apart, following = after(0), after(1)
         overlaps = self.target.overlaps and len(middle) == len(_MIDDLE)
         early = tuple(True if name == "launch_pdl" else value for name, value in zip(_MIDDLE, middle, strict=overlaps))
 
         def call(first: Tensor, second: Tensor | None, *position: int) -> None:
-            if _current_device() != index:
+            if several and _current_device() != index:
                 with torch.cuda.device(index):
                     return call(first, second, *position)
             stream = _current_stream(index)
             captured = overlaps and _capturing()
             goes_on = captured and capture.goes_on(stream)
-            after = following if goes_on else apart
-            if position:
-                after = (*head, int(goes_on), *position, *rest[2:])
+            rest = after(int(goes_on), *position) if position else following if goes_on else apart
             how = early if overlaps and goes_on == captured else middle
-            other = None if second is None else second.data_ptr()
-            launch(programs, 1, 1, stream, *how, first.data_ptr() - back, other, *after)
+            if reads_second:
+                rest = (None if second is None else second.data_ptr(), *rest)
+            launch(programs, 1, 1, stream, *how, first.data_ptr() - back, *rest)
             if captured:
                 capture.launched(stream)
+            return None
+
+        return call
+
+    def bind_output(self, states: tuple[Tensor, ...]) -> Callable[[Tensor], None]:
+        """`call(out)`: fold these states into an output, with all that can be known beforehand looked up."""
+        if targets.interpreting() or not self._sparse:
+            return lambda out: self.run(out, states=states)
+        launch, middle = self._launch or self._prepare()
+        several, index, programs = torch.cuda.device_count() > 1, self._index, self.spec.programs
+        pointers = (*(s.data_ptr() for s in states), *self._none)[: len(self._states)]
+        after = tuple(compress((*pointers, *self._rest), self._passed[1:]))
+
+        def call(out: Tensor) -> None:
+            if several and _current_device() != index:
+                with torch.cuda.device(index):
+                    return call(out)
+            launch(programs, 1, 1, _current_stream(index), *middle, out.data_ptr(), *after)
             return None
 
         return call
@@ -226,6 +303,8 @@ class Plan:
 
     def _prepare(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
         kernel = self.compile()
+        if self._sparse:
+            kernel.src = Passed.of(self.spec.signature)  # what its launcher is made from when it is loaded
         with torch.cuda.device(self._index):  # where the binary is loaded
             self._launch = _launcher(kernel)
         return self._launch

@@ -50,6 +50,7 @@ def _shares(monoid: Monoid, x: Tensor) -> bool:
 
 
 def _together(group: list[Reduction], x: Tensor) -> tuple[Tensor, ...]:
+    x = x.resolve_neg() if x.is_neg() else x
     names = tuple(r.monoid for r in group)
     key = ("many", names, group[0].dims, group[0].keepdim, x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15, MODE.get())
     call = PLANS.get(key) or remember(key, _plan(group, x))
@@ -75,7 +76,7 @@ def _plan(group: list[Reduction], x: Tensor) -> Callable[[Tensor], tuple[Tensor,
         plan = Plan(specialise(tile), device, shift, size)
         return Trial(plan.compile, lambda: plan.run(x, None, spare()))
 
-    launch = Plan(specialise(choose(problem, device, "run_to_run", trial)), device, shift, size).bind((room,), torch.uint8)
+    launch = Plan(specialise(choose(problem, device, "run_to_run", trial)), device, shift, size).bind((room,), torch.uint8).call
     strides = contiguous_strides(shape)
 
     def call(x: Tensor) -> tuple[Tensor, ...]:

@@ -48,7 +48,7 @@ def is_plain(x: Any, a: Any = None, b: Any = None, c: Any = None) -> bool:
         or _transforms()
         or forward_ad._current_level >= 0
         or _jit_tracing()
-        or (_overloaded(x) and _overriding())
+        or (_overloaded(x) and overriding())
     ):
         return not isinstance(x, Tensor)  # validation names it
     kind = type(x)
@@ -63,7 +63,7 @@ def is_plain(x: Any, a: Any = None, b: Any = None, c: Any = None) -> bool:
     )
 
 
-def _overriding() -> bool:
+def overriding() -> bool:
     """A function mode is active that may care about this call; that of a default device does not."""
     return any(type(mode) is not DeviceContext for mode in _function_modes())
 

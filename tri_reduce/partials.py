@@ -32,13 +32,14 @@ class Partials(abc.ABC):
     def __init__(self, kind: Kind, device: torch.device, slots: int) -> None:
         self.kind, self.device, self.slots = kind, device, slots
         with torch.inference_mode(False):  # made within inference mode, they could not be written outside
-            self.states: States = tuple(torch.full((slots, kind.outputs), e, dtype=d, device=device) for e, d in kind.identities())
+            self._identities = kind.identities()
+            self.states: States = tuple(torch.full((slots, kind.outputs), e, dtype=d, device=device) for e, d in self._identities)
             self.faults = [torch.zeros((slots, 3), dtype=torch.int64, device=device)]  # (number of the update, row, index) or zeros
         self.indexed = False  # something may be in `faults`
 
     def reset(self) -> None:
         """The identity in every slot."""
-        for tile, (identity, _) in zip(self.states, self.kind.identities(), strict=True):
+        for tile, (identity, _) in zip(self.states, self._identities, strict=True):
             tile.fill_(identity)
         self.clear_faults()
 
@@ -106,7 +107,7 @@ class SlotPartials(Partials):
         self.most = target.cores if target.persistent else 0  # programs of a launch that walks tiles of outputs
         self.op = kind.monoid.device(kind.kept_in)  # on kept states
         self.key = (kind, device, slots, determinism)
-        self._finishers: dict[object, Plan] = {}
+        self._finishers: dict[object, Callable[[Tensor], None]] = {}  # from its own states
 
     def bind(self, values: Tensor, dims: tuple[int, ...], where: Tensor | None) -> Bound:
         return bind_together((self,), values, dims, where)
@@ -146,13 +147,16 @@ class SlotPartials(Partials):
         plan.run(*states, *(None,) * (3 - len(states)), states=self.states)
 
     def finish(self, states: States, seed: float | None, out: Tensor) -> None:
-        key = (states[0].shape[0], seed, out.stride(), out.dtype)
-        plan = self._finishers.get(key)
-        if plan is None:
-            shared = (self.key, "finish", *key)
-            plan = PLANS.get(shared) or remember(shared, self._plan_finish(states[0].shape[0], seed, out))
-            self._finishers[key] = plan
-        plan.run(out, states=states)
+        key = (seed, out.stride(), out.dtype)
+        finish = self._finishers.get(key) if states is self.states else None
+        if finish is None:
+            slots = states[0].shape[0]
+            shared = (self.key, "finish", slots, *key)
+            plan = PLANS.get(shared) or remember(shared, self._plan_finish(slots, seed, out))
+            finish = plan.bind_output(states)
+            if states is self.states:
+                self._finishers[key] = finish
+        finish(out)
 
     def _plan_finish(self, slots: int, seed: float | None, out: Tensor) -> Plan:
         kind = self.kind

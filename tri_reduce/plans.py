@@ -1,7 +1,6 @@
 """Planned calls: from validated arguments to something that runs, remembered under everything that could change it.
 
-A planned call is `call(x, where, out) -> Tensor`. `PLANS` is one of the package's two module-level caches; it is bounded and safe under
-threads.
+A planned call is a `launch.Bound`. `PLANS` is one of the package's two module-level caches; it is bounded and safe under threads.
 """
 
 from __future__ import annotations
@@ -18,26 +17,40 @@ from torch import Tensor
 from . import autotune, dtypes, logs, reference, targets
 from .configs import canonical
 from .geometry import Tile
-from .launch import Plan
+from .launch import Bound, Plan
 from .monoids import Monoid, counted, products
 from .problem import Problem, coalesce, of_strides
 from .specialize import Specialization, of_gemv, of_reduce
 from .tuning import Trial
 
-Call = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 REFERENCE = "the PyTorch reference: no kernels for this device"
-
 MAX_PLANS = 8192
-PLANS: dict[Hashable, Any] = {}
-_LOCK = threading.Lock()
+
+
+class Plans(dict[Hashable, Any]):
+    """Planned calls by their keys. `short` has those that `recall` finds before any key is made: never more than are planned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.short: dict[Hashable, Any] = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        super().clear()
+        self.short.clear()
+
+
+PLANS = Plans()
+LOCK = threading.Lock()
 
 
 def remember(key: Hashable, call: Any) -> Any:
     """Keep a planned call, unless its tile was to be tuned and could not be yet; the oldest half goes when there are too many."""
     if autotune.is_postponed():
         return call
-    with _LOCK:
+    with LOCK:
         if len(PLANS) >= MAX_PLANS:
+            PLANS.short.clear()
             for old in list(PLANS)[: MAX_PLANS // 2]:
                 del PLANS[old]
         PLANS[key] = call
@@ -46,7 +59,8 @@ def remember(key: Hashable, call: Any) -> Any:
 
 def _forget_cached() -> None:
     """Something was tuned: what was planned under "cached" is planned anew when it is next wanted."""
-    with _LOCK:
+    with LOCK:
+        PLANS.short.clear()
         for key in [k for k in PLANS if isinstance(k, tuple) and any(autotune.is_cached(part) for part in k)]:
             del PLANS[key]
 
@@ -75,11 +89,11 @@ def shift_of(x: Tensor) -> int:
     return (x.data_ptr() & 15) // x.element_size()
 
 
-def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | None) -> Call:
+def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | None) -> Bound:
     """A call for tensors with these layouts."""
     if not targets.runs_kernels(x.device):
         logs.plan(f"{r.monoid.name} of {tuple(x.shape)} {x.dtype} over {r.dims}", None, REFERENCE)
-        return lambda x, where, out: _refer(r, x, where, out)
+        return Bound(lambda x, where, out: _refer(r, x, where, out))
     kept = [s for d, s in enumerate(out.stride()) if not r.keepdim or d not in r.dims] if out is not None else None
     monoid = r.monoid if where is None else counted(r.monoid)
     shift = _safe_shift(x)
@@ -91,7 +105,7 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
     out_dtype = r.result if out is None else out.dtype
     shape, device = r.shape, x.device
     if problem.xnumel == 0:
-        return lambda x, where, out: torch.empty(shape, dtype=out_dtype, device=device) if out is None else out
+        return Bound(lambda x, where, out: torch.empty(shape, dtype=out_dtype, device=device) if out is None else out)
     op = monoid.device(r.value, problem.rnumel >= 2**31 - 1)
 
     def specialise(tile: Tile) -> Specialization:
@@ -153,14 +167,14 @@ def _refer(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | None) ->
 
 def plan_gemv(
     a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None, alpha: float, beta: float, result: torch.dtype, determinism: str
-) -> Any:
+) -> Bound:
     """A call `(a, x, y, out) -> Tensor` for a: [..., M, K] and x: [..., K], already broadcast to common batch dims."""
     batch, (m, k), device = a.shape[:-2], a.shape[-2:], a.device
     shape = (*batch, m)
     out_dtype = result if out is None else out.dtype
     if not targets.runs_kernels(device):
         logs.plan(f"gemv of {tuple(a.shape)} {a.dtype}", None, REFERENCE)
-        return lambda a, x, y, out: _refer_gemv(a, x, y, out, alpha, beta, result)
+        return Bound(lambda a, x, y, out: _refer_gemv(a, x, y, out, alpha, beta, result))
     shift = _safe_shift(a)
     zeros = (0,) * len(shape)
     strides = [a.stride()[:-1], (*x.stride()[:-1], 0), zeros if y is None or beta == 0 else y.stride()]
@@ -169,7 +183,7 @@ def plan_gemv(
     reduced = coalesce([k], [[a.stride(-1)], [x.stride(-1)]])
     problem = Problem("gemv", dtypes.of(a.dtype), kept, reduced, shift)
     if problem.xnumel == 0:
-        return lambda a, x, y, out: torch.empty(shape, dtype=out_dtype, device=device) if out is None else out
+        return Bound(lambda a, x, y, out: torch.empty(shape, dtype=out_dtype, device=device) if out is None else out)
     op, aligned = products().device(a.dtype), x.data_ptr() % 16 == 0 and determinism != "invariant"
 
     def specialise(tile: Tile) -> Specialization:

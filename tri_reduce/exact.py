@@ -12,6 +12,7 @@ REFERENCES = {
     "sum": lambda v, dim: v.sum(dim),
     "mean": lambda v, dim: v.mean(dim),
     "max": lambda v, dim: v.amax(dim),
+    "min": lambda v, dim: v.amin(dim),
     "sum_sq": lambda v, dim: (v * v).sum(dim),
     "abs_max": lambda v, dim: v.abs().amax(dim),
     "norm": lambda v, dim: torch.linalg.vector_norm(v, 2, dim),
@@ -32,11 +33,15 @@ def excess(op: str, got: Tensor, x: Tensor, dim: Dim) -> float:
     dims = tuple(range(x.dim())) if dim is None else (dim,) if isinstance(dim, int) else dim
     if op == "argmax":
         return 0.0 if bool((got == x.argmax(dims[0])).all()) else math.inf
+    if not x.dtype.is_floating_point:  # exact in int64, and in float64 up to 2**53
+        wide = x.long()
+        want = wide.sum(dims) if op == "sum" else REFERENCES[op](wide, dims)
+        return 0.0 if bool((got == want).all()) else math.inf
     v = x.double()
     ref = REFERENCES[op](v, dims)
     length = v.numel() // max(ref.numel(), 1)
     depth, eps = 4 * math.log2(max(length, 2)), torch.finfo(torch.float32).eps
-    if op in ("max", "abs_max"):
+    if op in ("max", "min", "abs_max"):
         bound = torch.zeros_like(ref)
     elif op in ("sum", "mean"):
         bound = depth * eps * v.abs().sum(dims) / (length if op == "mean" else 1)
