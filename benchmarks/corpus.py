@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tri_reduce import bench_problems
 from tri_reduce.problem import Problem, describe
 
-KEPT_OUT = ("resnet50", "convnext", "bert", "llama", "qwen gemv", "gemma gemv", "vocabulary 2", "random 2")
+KEPT_OUT = ("resnet50", "convnext", "bert", "llama", "qwen gemv", "gemma gemv", "vocabulary 2", "random 2", "odd")
 ITEMSIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
 SMALLEST, LARGEST = 1 << 16, 1 << 30  # bytes of input
 Dim = int | tuple[int, ...] | None
@@ -228,6 +229,15 @@ def log_uniform(family: str, count: int, seed: int) -> Iterator[Case]:
             yield Case(family, "sum", (max(1, length // part), others, part), (0, 2), dtype)
 
 
+def benchmarks() -> Iterator[Case]:
+    """The lists of `python -m tri_reduce bench`, but for what lies in memory in a way of its own."""
+    for family in ("standard", "odd"):
+        for case in bench_problems.LISTS[family]():
+            if not case.start and not case.pitch and case.dtype in ITEMSIZE:
+                dim = case.dims[0] if case.dims and len(case.dims) == 1 else case.dims
+                yield Case(family, case.op, case.shape, dim, case.dtype, case.trans)
+
+
 def cases() -> tuple[Case, ...]:
     """All problems, families taking turns, no two that are the same to the selector, from 64 KiB to 1 GiB.
 
@@ -243,6 +253,7 @@ def cases() -> tuple[Case, ...]:
         vocabularies(),
         log_uniform("random 1", 45, 1),
         log_uniform("random 2", 45, 2),
+        benchmarks(),
     ):
         for case in part:
             if SMALLEST <= case.nbytes <= LARGEST:

@@ -16,7 +16,7 @@ from tri_reduce.targets import Target
 LEAST_LANES, LEAST_COLUMN = 256, 4  # smaller tiles leave most of a warp idle, or most of a memory transaction
 THREAD_VALUES = 64  # of the accumulators, in 32-bit registers of a thread: more are spilled
 LOADED_VALUES = 128  # of the loads in flight together
-PROGRAMS = (1, 2, 4, 8, 16)  # on a core, where outputs are shared between programs
+PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where outputs are shared between programs
 AHEAD = (1, 4)
 
 

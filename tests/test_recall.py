@@ -130,7 +130,7 @@ def test_a_default_device_changes_nothing(x, long):
     for _ in range(2):
         with torch.device(x.device):
             tri_reduce.sum(x, 1)
-            tri_reduce.gemv(x, x[0], out=torch.empty(3))
+            tri_reduce.gemv(x, x[0], out=torch.empty(3, device=x.device))
     assert len(long) == 2
 
 

@@ -17,7 +17,7 @@ from .inductor_list import inductor_candidates
 from .lattice import lattice
 from .problem import Problem
 from .published import select_candidates
-from .rules import guesses, thread_rows
+from .rules import guesses
 from .targets import Target, by_name
 
 MARGIN = 1.1  # that the estimate must promise to overrule the rules
@@ -26,17 +26,17 @@ REGIMES = ("thread", "rows", "columns", "strided")
 
 
 def regime(problem: Problem, target: Target) -> str:
-    """The regime's name: "thread", "rows", "columns" or "strided"."""
-    return "thread" if thread_rows(problem, target) else problem.layout
+    """The name of the first candidate's regime: "thread", "rows", "columns" or "strided"."""
+    return candidates(problem, target)[0].regime
 
 
 @functools.lru_cache(maxsize=4096)
 def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
-    """Legal tiles, best guess first, no two the same to the compiler. Rows that a thread can hold it holds."""
+    """Legal tiles, best guess first, no two the same to the compiler. A row that one load reads is held by a thread."""
     if target.persistent:
         return ascend_configs.candidates(problem, target)
     by_rule = guesses(problem, target)
-    if not target.registers or by_rule[0].unroll or not problem.rnumel:
+    if not target.registers or by_rule[0].unroll == 1 or not problem.rnumel:
         return by_rule
     deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
     tiles = [by_rule[0], *lattice(problem, target, deepest)]

@@ -16,19 +16,24 @@ from .geometry import Tile, fold_block, tiles_of
 from .problem import Problem
 from .targets import Target
 
-LAUNCH = 5.34  # us before the first program, as an empty kernel shows
-READ = 0.918  # of the target's bandwidth, that a long stream of tiles gets
-LINE, SHORT_LINE = 73.6, 0.165  # bytes that lie together; fewer cost this power of what is missing
-DEEPER = 0.329  # of a round of loads, for each doubling of the words that a thread reads of a tile
-UNROLLED = 2.32  # iterations that the compiler has in flight unasked
-IN_FLIGHT = 111.0  # 32-bit words of loads that a thread keeps in flight
-REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 12.6, 0.496, 0.519  # of a thread: always, for each value of a state, for each word in flight
-SHARE, FOLD = 2.08, 0.196  # us to meet at a ticket; for each tile of partials that the last one folds
-ISSUE = 8.38  # instructions for each load, of a value or of 16 bytes
-SHUFFLE = 0.378  # instructions for each step of a fold over lanes
-SHARPNESS = 7.09  # 1: the three things follow one another; infinity: they overlap wholly
-PLAIN, STATE = 13.7, 20.0  # instructions for a value, and for each further tile of its state
-INSTRUCTIONS = {"sum": 4.65, "mean": 4.65, "var": 41.8, "std": 41.8, "logsumexp": 19.8, "argmax": 23.5, "argmin": 23.5, "gemv": 8.49}
+LAUNCH = 5.14  # us before the first program, as an empty kernel shows
+READ = 1  # of the target's bandwidth, that a long stream of tiles gets
+CORE_READ = 1.83  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
+LINE, SHORT_LINE = 1.58, 2.59  # bytes: those that lie together, beside them, to this power, are how well memory is used
+ROUND = 0.173  # of the target's latency, that a round of loads takes
+DEEPER = 0.422  # of a round, for each doubling of the words that a thread reads of a tile
+ASKED = 0.104  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
+REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 24.4, 1.38, 0.472  # of a thread: always, for each value of a state, for each word in flight
+BARRIER = 0.0194  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
+START = 0.00468  # us a core takes to begin a program
+SHARE, FOLD = 0.702, 1.27  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
+ISSUE = 7.02  # instructions for each load, of a value or of 16 bytes
+HEAD = 0.524  # instructions for each value of rows that start between vectors: two masks
+SHUFFLE = 3.84  # instructions for each step of a fold over lanes
+BUSY = 904  # threads that keep the lanes of a core busy: each waits for its own results
+SHARPNESS = 1.54  # 1: the three things follow one another; infinity: they overlap wholly
+PLAIN, STATE = 2.06, 25  # instructions for a value, and for each further tile of its state
+INSTRUCTIONS = {"sum": 1.74, "mean": 1.74, "var": 4.89, "std": 4.89, "logsumexp": 10.5, "argmax": 9.61, "argmin": 9.61, "gemv": 0.17}
 RATE = 1.7e3  # instructions a us of one lane
 
 LANES, WARPS, PROGRAMS, MOST_REGISTERS = 128, 64, 32, 255  # of a core; of a thread
@@ -41,6 +46,7 @@ class Facts(NamedTuple):
     size: Any  # bytes of a value
     arity: Any
     gemv: Any
+    head: Any  # rows start between vectors
     instructions: Any
     nbytes: Any
     vector: Any  # values that a load reads
@@ -59,22 +65,37 @@ class Facts(NamedTuple):
 
 def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
     """What the model needs to know."""
-    size, columns, inner = problem.dtype.itemsize, problem.layout == "columns", problem.reduced[-1].size
-    vector = problem.column_vector if columns else problem.vector if problem.aligned_rows else 1
+    size, columns = problem.dtype.itemsize, problem.layout == "columns"
     chunks: dict[Any, int] = {}  # by what they depend on
     rows = []
     for t in tiles:
         shape = t.x, t.r0, t.r1, t.split, t.unroll
         if shape not in chunks:
             chunks[shape] = max(1, -(-tiles_of(problem, t)[1] // t.split))
-        together = min(t.x, problem.xnumel) if columns else min(t.r0, inner)
         partials = -(-t.split // fold_block(t, 4 * problem.arity)) if t.split > 1 else 0
         rows.append((
-            size * together, -(-problem.xnumel // t.x) * t.split, t.x, t.lanes, t.warps, target.warp * t.warps, t.ahead, t.unroll,
-            chunks[shape], t.split, partials,
+            vector(problem, t), size * together(problem, t), -(-problem.xnumel // t.x) * t.split, t.x, t.lanes, t.warps,
+            target.warp * t.warps, t.ahead, t.unroll, chunks[shape], t.split, partials,
         ))  # fmt: skip
-    alike = (columns, size, problem.arity, problem.op == "gemv", instructions(problem), problem.nbytes, max(vector, 1))
+    head = problem.layout == "rows" and not problem.aligned_rows
+    alike = (columns, size, problem.arity, problem.op == "gemv", head, instructions(problem), problem.nbytes)
     return Facts(*(np.full(len(rows), value, dtype=float) for value in alike), *np.array(rows, dtype=float).T)
+
+
+def vector(problem: Problem, tile: Tile) -> int:
+    """Values that a load reads."""
+    if problem.layout == "columns":
+        return problem.column_vector
+    return tile.r0 if tile.unroll else problem.vector if problem.layout == "rows" and tile.r0 >= problem.vector else 1
+
+
+def together(problem: Problem, tile: Tile) -> int:
+    """Values of a tile that lie together: along the inner axis, and on along the next where the tile has all of the inner one."""
+    kept, reduced = problem.kept[-1], problem.reduced[-1]
+    inner, lanes, outer, more = (kept, tile.x, reduced, tile.r0) if problem.layout == "columns" else (reduced, tile.r0, kept, tile.x)
+    if (lanes < inner.size and not tile.unroll) or outer.strides[0] != inner.size:
+        return min(lanes, inner.size)
+    return inner.size * max(1, min(more, outer.size))
 
 
 def instructions(problem: Problem) -> float:
@@ -85,29 +106,31 @@ def instructions(problem: Problem) -> float:
 def microseconds(f: Facts, target: Target) -> Any:
     """The predicted time of each tile.
 
-    Source: Little's law (what is in flight, over how long it takes) beside a roofline.
+    Source: Little's law (what is in flight, over how long it takes) beside a roofline, both of the core that has most programs.
     """
     values = np.maximum(f.lanes / f.threads, 1)  # of a thread, in one tile
-    words = np.maximum(values * f.size / 4, 1) * (1 + f.gemv)
+    words = np.maximum(values * f.size / 4, 1)
 
-    # Rounds of loads: what a thread has in flight together, and how many programs a core holds.
-    together = np.where(f.chunk <= 4, f.chunk, np.minimum(np.where(f.ahead > 1, f.ahead, UNROLLED), f.chunk))
-    together = np.where(f.unroll > 0, f.unroll, np.maximum(np.minimum(together, IN_FLIGHT / words), 1))
-    registers = np.clip(REGISTERS + STATE_REGISTERS * values * f.arity + LOAD_REGISTERS * words * together, 24, MOST_REGISTERS)
-    held = np.clip(np.floor(np.minimum(target.registers / (registers * f.threads), WARPS / f.warps)), 1, PROGRAMS) * target.cores
-    waves = np.ceil(f.programs / held)
-    rounds = np.where(f.unroll > 0, 1, np.ceil(f.chunk / together))
+    # Rounds of loads: few tiles are read together, a loop reads one after another; and how many programs a core holds.
+    together = np.where((f.chunk <= 4) | (f.unroll > 0), f.chunk, f.ahead**ASKED)
+    loaded = words * (1 + f.gemv) * together
+    registers = np.clip(REGISTERS + STATE_REGISTERS * values * f.arity + LOAD_REGISTERS * loaded, 24, MOST_REGISTERS)
+    held = np.clip(np.floor(np.minimum(target.registers / (registers * f.threads), WARPS / f.warps)), 1, PROGRAMS)
+    most = np.ceil(f.programs / target.cores)
+    rounds = np.ceil(f.chunk / together)
 
     # The fold over lanes: how many threads hold values of one output, and of how many outputs each holds some.
     apart = np.where(f.columns > 0, np.maximum(f.threads * f.vector / f.x, 1), np.clip(f.lanes / f.x / f.vector, 1, f.threads))
     apart = np.where(f.unroll > 0, 1, apart)
     steps = np.maximum(f.x * apart / f.threads, 1) * np.log2(np.maximum(apart, 1)) * f.arity
+    barriers = BARRIER * f.arity * np.log2(f.warps) * ((f.unroll == 0) & ((f.columns > 0) | (apart > target.warp)))
 
-    longer = 1 + DEEPER * np.log2(np.maximum(values * f.size / 4, 1))
-    waiting = waves * rounds * longer * target.latency
-    reading = f.nbytes / (READ * target.bandwidth * 1e-6) / np.minimum(1, f.line / LINE) ** SHORT_LINE
-    each = f.instructions + ISSUE * f.size / np.minimum(f.vector * f.size, 16)
-    work = f.programs * (f.chunk * f.lanes * each + SHUFFLE * f.threads * steps)
-    computing = work / (target.cores * LANES * RATE)
+    waiting = np.ceil(most / held) * (rounds * (1 + DEEPER * np.log2(words)) * ROUND * target.latency + barriers)
+    alone = most * target.cores / (f.programs * CORE_READ)
+    reading = f.nbytes / (READ * target.bandwidth * 1e-6) * np.maximum(1, alone) * (1 + LINE / f.line) ** SHORT_LINE
+    reads = np.maximum(f.unroll, 1) / f.vector  # threads that walk rows of their own read apart
+    each = f.instructions + HEAD * f.head + ISSUE * (reads + f.gemv * np.where(f.head > 0, 1, 1 / f.vector))
+    work = most * (f.chunk * f.lanes * each + SHUFFLE * f.threads * steps)
+    computing = work / (LANES * RATE * np.minimum(np.minimum(most, held) * f.threads / BUSY, 1))
     body = (reading**SHARPNESS + computing**SHARPNESS + waiting**SHARPNESS) ** (1 / SHARPNESS)
-    return LAUNCH + body + np.where(f.split > 1, SHARE + FOLD * f.partials, 0)
+    return LAUNCH + body + START * most + np.where(f.split > 1, SHARE + FOLD * np.sqrt(f.partials), 0)

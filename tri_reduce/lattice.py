@@ -11,7 +11,7 @@ from .targets import Target
 WARPS = (1, 2, 4, 8, 16)  # of a program
 VALUES = (4, 8, 16, 32)  # of a tile, that a thread holds: fewer leave loads unfilled, more are spilled
 VECTOR_BYTES = 16  # of a load: rows that start anywhere are read in whole vectors or not at all well
-PROGRAMS = (1, 2, 4, 8, 16)  # on a core, where programs share outputs
+PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where programs share outputs
 AHEAD = (1, 4)  # iterations in flight: as the compiler likes, and all that registers hold
 ROWS_AT_ONCE = 8  # of which a tile holds a part
 LEAST_COLUMNS = 4  # side by side: fewer leave most of a memory transaction unused
@@ -44,17 +44,16 @@ def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[
 
 def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
     """All of them with at most `deepest` additions one after another."""
-    found: dict[Tile, int] = {}
-    held: dict[tuple[int, int, int], list[int]] = shapes(problem, target)
-    for (x, r0, r1), warps in held.items():
-        base, outputs = Tile(problem.layout, x, r0, r1, warps=warps[-1]), -(-problem.xnumel // x)
+    found: dict[Tile, list[int]] = {}
+    for (x, r0, r1), warps in shapes(problem, target).items():
+        base, outputs = Tile(problem.layout, x, r0, r1, warps=warps[0]), -(-problem.xnumel // x)  # few warps fold in more steps
         wanted = {max(1, round(n * target.cores / outputs)) for n in PROGRAMS} if target.tickets else ()
         for n in sorted({1, *wanted}):
             tile = fit_grid(problem, target, share(problem, target, base, n))
-            found[tile] = depth_of(problem, tile)
+            found[tile] = warps if tile.x == x else warps[-1:]
     return [
         replace(tile, warps=w, ahead=a)
-        for tile, depth in found.items() if depth <= deepest
-        for w in dict.fromkeys(held.get((tile.x, tile.r0, tile.r1), (tile.warps,)))
+        for tile, warps in found.items() if depth_of(problem, tile) <= deepest
+        for w in warps
         for a in (AHEAD if coordinates(problem, tile)[5] else AHEAD[:1])
     ]  # fmt: skip
