@@ -147,6 +147,13 @@ def test_the_plot_is_drawn(tmp_path):
     assert (tmp_path / "plot.png").stat().st_size > 1000
 
 
+def test_a_result_beyond_its_dtype_is_rightly_infinite():
+    x = torch.full((2, 50), 60.0, dtype=torch.float16)
+    right = torch.full((2,), math.inf, dtype=torch.float16)  # 180000
+    assert exact.excess("sum_sq", right, x, 1) == 0 and exact.excess("sum_sq", -right, x, 1) == math.inf
+    assert exact.excess("sum_sq", torch.full_like(right, 65504), x, 1) > 1
+
+
 def test_integers_are_checked_exactly():
     x = torch.randint(-100, 101, (5, 70), dtype=torch.int8)
     assert exact.excess("sum", x.sum(1), x, 1) == 0 and exact.excess("sum", x.sum(1) + 1, x, 1) == math.inf

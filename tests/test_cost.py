@@ -8,7 +8,7 @@ import pytest
 from tri_reduce import cost
 from tri_reduce.configs import CANDIDATES, MARGIN, candidates
 from tri_reduce.geometry import Tile, coordinates
-from tri_reduce.lattice import VALUES, VECTOR_BYTES, lattice
+from tri_reduce.lattice import LEAST_VALUES, VALUES, VECTOR_BYTES, lattice
 from tri_reduce.problem import describe
 from tri_reduce.rules import guesses
 from tri_reduce.targets import H200, by_name
@@ -42,7 +42,8 @@ def test_the_lattice_leaves_out_what_spills_and_what_leaves_lanes_idle():
             values = tile.lanes / (32 * tile.warps)
             whole = tile.x >= problem.xnumel and tile.r0 >= problem.reduced[-1].size
             ragged = problem.layout == "rows" and not problem.aligned_rows
-            least = VECTOR_BYTES / problem.dtype.itemsize if ragged else min(VALUES)
+            single = problem.layout == "columns" and problem.column_vector == 1
+            least = VECTOR_BYTES / problem.dtype.itemsize if ragged else min(VALUES) if single else LEAST_VALUES
             assert values <= max(VALUES) and (values >= least or whole), tile
 
 

@@ -39,7 +39,7 @@ def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
     if not target.registers or by_rule[0].unroll == 1 or not problem.rnumel:
         return by_rule
     deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
-    tiles = [by_rule[0], *lattice(problem, target, deepest)]
+    tiles = [by_rule[0], *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
     times[0] /= MARGIN
     found: dict[Coordinates, Tile] = {}

@@ -16,24 +16,24 @@ from .geometry import Tile, fold_block, tiles_of
 from .problem import Problem
 from .targets import Target
 
-LAUNCH = 5.14  # us before the first program, as an empty kernel shows
+LAUNCH = 5.08  # us before the first program, as an empty kernel shows
 READ = 1  # of the target's bandwidth, that a long stream of tiles gets
-CORE_READ = 1.83  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
-LINE, SHORT_LINE = 1.58, 2.59  # bytes: those that lie together, beside them, to this power, are how well memory is used
-ROUND = 0.173  # of the target's latency, that a round of loads takes
-DEEPER = 0.422  # of a round, for each doubling of the words that a thread reads of a tile
-ASKED = 0.104  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
-REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 24.4, 1.38, 0.472  # of a thread: always, for each value of a state, for each word in flight
-BARRIER = 0.0194  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
-START = 0.00468  # us a core takes to begin a program
-SHARE, FOLD = 0.702, 1.27  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
-ISSUE = 7.02  # instructions for each load, of a value or of 16 bytes
-HEAD = 0.524  # instructions for each value of rows that start between vectors: two masks
-SHUFFLE = 3.84  # instructions for each step of a fold over lanes
-BUSY = 904  # threads that keep the lanes of a core busy: each waits for its own results
-SHARPNESS = 1.54  # 1: the three things follow one another; infinity: they overlap wholly
-PLAIN, STATE = 2.06, 25  # instructions for a value, and for each further tile of its state
-INSTRUCTIONS = {"sum": 1.74, "mean": 1.74, "var": 4.89, "std": 4.89, "logsumexp": 10.5, "argmax": 9.61, "argmin": 9.61, "gemv": 0.17}
+CORE_READ = 1.82  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
+LINE, SHORT_LINE = 1.35, 3.19  # bytes: those that lie together, beside them, to this power, are how well memory is used
+ROUND = 0.122  # of the target's latency, that a round of loads takes
+DEEPER = 0.639  # of a round, for each doubling of the words that a thread reads of a tile
+ASKED = 0.204  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
+REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 40.8, 0.957, 0.52  # of a thread: always, for each value of a state, for each word in flight
+BARRIER = 0.0111  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
+START = 0.00759  # us a core takes to begin a program
+SHARE, FOLD = 1.04, 1.09  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
+ISSUE = 6.43  # instructions for each load, of a value or of 16 bytes
+HEAD = 0.429  # instructions for each value of rows that start between vectors: two masks
+SHUFFLE = 2.67  # instructions for each step of a fold over lanes
+BUSY = 1.4e03  # threads that keep the lanes of a core busy: each waits for its own results
+SHARPNESS = 1.64  # 1: the three things follow one another; infinity: they overlap wholly
+PLAIN, STATE = 1.64, 16.4  # instructions for a value, and for each further tile of its state
+INSTRUCTIONS = {"sum": 1.35, "mean": 1.35, "var": 2.78, "std": 2.78, "logsumexp": 7.84, "argmax": 6.82, "argmin": 6.82, "gemv": 0.0199}
 RATE = 1.7e3  # instructions a us of one lane
 
 LANES, WARPS, PROGRAMS, MOST_REGISTERS = 128, 64, 32, 255  # of a core; of a thread

@@ -67,4 +67,5 @@ def gemv_excess(got: Tensor, a: Tensor, x: Tensor) -> float:
 
 def _share(got: Tensor, ref: Tensor, bound: Tensor) -> float:
     half_ulp = torch.finfo(got.dtype).eps * torch.exp2(torch.floor(torch.log2(ref.abs().clamp(min=1e-30)))) / 2
-    return float(((got.double() - ref).abs() / (bound + half_ulp)).max())
+    share = (got.double() - ref).abs() / (bound + half_ulp)
+    return float(torch.where(got == ref.to(got.dtype), 0, share).max())  # a result too large for its dtype is rightly infinite

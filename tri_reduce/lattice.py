@@ -9,11 +9,12 @@ from .problem import Problem
 from .targets import Target
 
 WARPS = (1, 2, 4, 8, 16)  # of a program
-VALUES = (4, 8, 16, 32)  # of a tile, that a thread holds: fewer leave loads unfilled, more are spilled
+VALUES = (2, 4, 8, 16, 32)  # of a tile, that a thread holds: more are spilled
+LEAST_VALUES = 4  # ... where several are read at once: fewer leave loads unfilled
 VECTOR_BYTES = 16  # of a load: rows that start anywhere are read in whole vectors or not at all well
 PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where programs share outputs
 AHEAD = (1, 4)  # iterations in flight: as the compiler likes, and all that registers hold
-ROWS_AT_ONCE = 8  # of which a tile holds a part
+ROWS_AT_ONCE, PIECES = 8, 4  # of which a tile holds a part, or at least one of so many pieces
 LEAST_COLUMNS = 4  # side by side: fewer leave most of a memory transaction unused
 
 
@@ -27,9 +28,11 @@ def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[
     inner, widest = problem.reduced[-1].size, pow2_ceil(problem.xnumel)
     longest = pow2_ceil(inner + row_overhang(problem))
     outer = 1 if problem.op == "gemv" else pow2_ceil(problem.rnumel // max(inner, 1))
-    least = min(LEAST_COLUMNS, widest) if problem.layout == "columns" else 1
     found: dict[tuple[int, int, int], list[int]] = {}
-    least_values = 1 if problem.layout == "columns" or problem.aligned_rows else VECTOR_BYTES // problem.dtype.itemsize
+    columns = problem.layout == "columns"
+    least = min(LEAST_COLUMNS, widest) if columns else 1
+    ragged = VECTOR_BYTES // problem.dtype.itemsize if problem.layout == "rows" and not problem.aligned_rows else 1
+    least_values = max(ragged, LEAST_VALUES if not columns or problem.column_vector > 1 else 1)
     values = [n for n in VALUES if n >= least_values]
     for warps in WARPS:
         for lanes in {min(target.warp * warps * n, target.max_tile) for n in values}:
@@ -37,7 +40,7 @@ def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[
                 r0 = min(longest, lanes // x)
                 r1 = min(outer, lanes // (x * r0))
                 whole = x == widest and r0 == longest and r1 == outer
-                if (x * r0 * r1 == lanes or whole) and (problem.layout == "columns" or r0 == longest or x <= ROWS_AT_ONCE):
+                if (x * r0 * r1 == lanes or whole) and (columns or PIECES * r0 >= longest or x <= ROWS_AT_ONCE):
                     found.setdefault((x, r0, r1), []).append(warps)
     return found
 
@@ -50,7 +53,8 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
         wanted = {max(1, round(n * target.cores / outputs)) for n in PROGRAMS} if target.tickets else ()
         for n in sorted({1, *wanted}):
             tile = fit_grid(problem, target, share(problem, target, base, n))
-            found[tile] = warps if tile.x == x else warps[-1:]
+            held = tile.lanes == x * r0 * r1
+            found[tile] = warps if held else [w for w in WARPS if tile.lanes <= target.warp * w * VALUES[-1]][:1]
     return [
         replace(tile, warps=w, ahead=a)
         for tile, warps in found.items() if depth_of(problem, tile) <= deepest

@@ -19,6 +19,7 @@ COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
 THREAD_LOADS = 4  # that a thread makes of its own row; longer rows are laid over lanes
+THREAD_BYTES = 32  # that a thread reads of rows of its own: several short ones, lest most of a launch is starting programs
 SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than programs can meet
 STEP_COST = 0.07  # a tile half as long costs that part more a row, beside the lanes it saves
 
@@ -46,8 +47,9 @@ def thread_rows(problem: Problem, target: Target) -> list[Tile]:
     step = math.gcd(r, problem.row_alignment)
     if r * problem.dtype.itemsize > 16 and r // step > THREAD_LOADS:
         return []
+    rows = max(1, pow2_floor(min(THREAD_BYTES / (r * problem.dtype.itemsize), problem.xnumel / (256 * target.cores))))
     x = 128 if problem.xnumel >= 128 else pow2_ceil(problem.xnumel)
-    return [Tile("thread", x * w // 4, step, warps=w, unroll=r // step) for w in (4, 8)]
+    return [Tile("thread", max(1, x * n * w // 4), step, warps=w, unroll=r // step) for n in dict.fromkeys((rows, 1)) for w in (4, 8, 2)]
 
 
 def row_block(length: int, lanes: int) -> int:
