@@ -3,7 +3,7 @@
     python benchmarks/fit_cost.py [--data benchmarks/data/h200_reduce.json] [--seconds 200] [--seed 1]
 
 Families that are kept out decide nothing; their bands are printed beside. The result is printed, to be copied into cost.py. The search is
-CMA-ES on the logarithms of the constants (`pip install cma`).
+CMA-ES on the logarithms of the constants (`pip install cma`, or the extra `bench`).
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ class Data:
 
     def __init__(self, sweep: dict[str, Any]) -> None:
         self.target = targets.by_name(sweep["meta"]["target"])
-        found, times, self.begin, ops, kept_out = [], [], [0], [], []
+        found, times, ends, ops, kept_out = [], [], [0], [], []
         for record in sweep["problems"].values():
             problem = evaluation.problem_of(record)
             found.append(cost.facts(problem, self.target, [tile_at(problem, tuple(row[:-1])) for row in record["tiles"]]))
             times += [row[-1] for row in record["tiles"]]
-            self.begin.append(len(times))
+            ends.append(len(times))
             ops += [problem.op] * len(record["tiles"])
             kept_out.append(record["family"] in sweep["meta"]["kept_out"])
         self.facts = cost.Facts(*(np.concatenate(column) for column in zip(*found, strict=True)))
         self.times, self.ops = np.array(times), np.array(ops)
-        counts = np.diff(self.begin)
-        self.begin, self.group = np.array(self.begin[:-1]), np.repeat(np.arange(len(counts)), counts)
+        self.begin, self.group = np.array(ends[:-1]), np.repeat(np.arange(len(ends) - 1), np.diff(ends))
         self.loss = self.times / self.best(self.times)[self.group] - 1
         self.felt = np.minimum(np.log1p(self.loss), WORST) + CLOSE * np.clip((self.loss - 0.03) / 0.04, 0, 1)
         self.fit = ~np.array(kept_out)
@@ -110,7 +109,7 @@ def search(data: Data, begin: dict[str, float], seconds: float, seed: int) -> di
     def lost(logs: Any) -> float:
         values = dict(zip(begin, np.exp(logs)))
         beyond = max(0.0, values["READ"] - 1)
-        return data.score(values | {"READ": min(values["READ"], 1)}) + beyond
+        return float(data.score(values | {"READ": min(values["READ"], 1)}) + beyond)
 
     options = {"seed": seed, "verbose": -9, "timeout": seconds, "popsize": 24}
     strategy = cma.CMAEvolutionStrategy(np.log(list(begin.values())), 0.25, options)
