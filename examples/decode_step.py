@@ -121,6 +121,7 @@ def main(
         forms[", compiled"] = torch.compile(layer, fullgraph=True, dynamic=False)
     print(f"{depth} layers of {width} x {hidden}, {vocabulary} tokens to choose from, {context} in the past, on {device}")
     times: dict[str, float] = {}
+    right = True
     for form, one_layer in forms.items():
         replays = {}
         for name, gemv in ways.items():
@@ -128,7 +129,7 @@ def main(
             replays[name + form], got = captured(step) if on_gpu else (step, step())
             error = ((got.double() - want).norm() / want.norm()).item()
             print(f"  {name + form:34} relative error {error:.2e}, at most {bound:.2e} by rounding")
-            assert error <= bound or gemv is not tri_reduce.gemv
+            right = right and (error <= bound or gemv is not tri_reduce.gemv)
         if on_gpu:
             times |= seconds(replays)
     best = {kind: min(s for name, s in times.items() if kind in name) for kind in ("F.linear", "tri_reduce")} if times else {}
@@ -136,6 +137,7 @@ def main(
         print(f"  {name:34} {1 / s:7.1f} tokens a second, {best['F.linear'] / s:.3f}x")
     if best:
         print(f"  ours over torch's best: {best['F.linear'] / best['tri_reduce']:.3f}x")
+    assert right, "an error of gemv is above what rounding makes"
 
 
 if __name__ == "__main__":
