@@ -8,17 +8,18 @@ from typing import Any
 import torch
 from torch._C._dynamo import eval_frame
 
+# Private, and not in every torch: none of them may keep the library from being imported.
+_mark, _action, _strategy = (getattr(eval_frame, n, None) for n in ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy"))
+
 
 def untraced(function: Any, why: str) -> Callable[..., Any]:
     """The function, never traced, nor what it calls. Under `fullgraph=True` the compiler raises, with `why`.
 
-    What `torch.compiler.disable` does, which costs 0.9 us in every call and the compiler's import now: it stands in where torch (2.6) has
-    no strategies.
+    What `torch.compiler.disable` does, which costs 0.9 us in every call and the compiler's import now: it stands in where torch has no
+    strategies.
     """
-    mark = getattr(eval_frame, "set_code_exec_strategy", None)
-    if mark is None:
+    if _mark is None or _action is None or _strategy is None:
         return torch.compiler.disable(function)  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
     function._torchdynamo_disable, function._torchdynamo_disable_msg = True, why
-    skip = eval_frame._FrameAction.SKIP
-    mark(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    _mark(function.__code__, _strategy(_action.SKIP, _action.SKIP))
     return function  # type: ignore[no-any-return]
