@@ -129,6 +129,20 @@ def test_sixteen_threads_may_plan_and_call_at_once(reference, monkeypatch):
     assert len(plans.PLANS) <= 24 + 16
 
 
+def test_eight_threads_may_launch_at_once(device):
+    start = threading.Barrier(8)
+
+    def work(k):
+        x = torch.full((3, 40 + k), float(k), device=device)
+        start.wait()
+        for _ in range(3):
+            assert reduce(x, "sum", 1).tolist() == [k * x.shape[1]] * 3 and gemv(x, x[0]).tolist() == [k * k * x.shape[1]] * 3
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
 def test_a_forced_plan_and_a_policy_hold_in_their_own_thread_only():
     with force(split=7), policy("tune"), ThreadPoolExecutor(1) as pool:
         inside = pool.submit(autotune.MODE.get).result()

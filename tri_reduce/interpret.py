@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from .specialize import Specialization
 
+_ONE_AT_A_TIME = threading.Lock()  # the interpreter's grid and its patches of triton.language are the process's
 OVERHANG = 16  # elements: a row is read to the end of its last vector
 
 
@@ -34,7 +36,7 @@ def interpret(spec: Specialization, shift: int, operands: Sequence[Tensor | None
     flats = [None if t is None else _flat(t, shift if n == 0 else 0) for n, t in enumerate(operands)]
     constants = dict(spec.constexprs)
     arguments = dict(zip(spec.fn.arg_names, [*flats, *rest]))
-    with np.errstate(all="ignore"):  # masked lanes compute too
+    with _ONE_AT_A_TIME, np.errstate(all="ignore"):  # masked lanes compute too
         spec.fn[(spec.programs,)](**(arguments | constants))
     out, written = operands[-1], flats[-1]
     if out is not None and written is not None and out.numel():

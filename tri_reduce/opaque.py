@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any, NoReturn
 
 import torch
 from torch.utils._pytree import tree_map
 
 from .errors import ReadBeforeFinalizeError, ReducerError, UpdateAfterFinalizeError
+from .untraced import untraced
 
 _UNARY = ("neg", "pos", "abs", "invert")
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
@@ -21,6 +23,12 @@ class Opaque:
 
     _state: str
     _value: Any
+
+    def __init_subclass__(cls) -> None:
+        """Everything that a reducer does changes its state: torch.compile breaks the graph there, and traces nothing of it."""
+        for name, method in list(vars(cls).items()):
+            if isinstance(method, FunctionType):
+                setattr(cls, name, untraced(method, "a tri_reduce.Reducer keeps state over calls: use it outside of the compiled graph"))
 
     def _about(self) -> str:
         raise NotImplementedError
