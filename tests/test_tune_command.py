@@ -104,6 +104,13 @@ def test_bad_input_is_one_line_and_tunes_nothing(argv, said, capsys, directory):
     assert said in refusal(capsys, *argv) and not directory.exists()
 
 
+def test_a_file_without_problems_and_a_store_that_cannot_be_are_bad_input(capsys, tmp_path, monkeypatch):
+    (tmp_path / "none.txt").write_text("# none\n")
+    assert "none.txt" in refusal(capsys, "--file", str(tmp_path / "none.txt"))
+    monkeypatch.setenv("TRI_REDUCE_CACHE_DIR", str(tmp_path / "none.txt"))
+    assert "none.txt" in refusal(capsys, "3x90")
+
+
 @pytest.mark.parametrize("line", ["8x8 --op median", "12xq", "--op sum", "8x8 --dim", "8x8 'a", "8x8 --json"])
 def test_a_bad_line_of_a_file_is_named_before_anything_is_tuned(line, capsys, tmp_path, directory):
     (tmp_path / "mine.txt").write_text(f"3x90\n{line}\n")

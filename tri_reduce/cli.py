@@ -6,7 +6,9 @@ Bad input ends with status 2 and one line that names the value.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import math
 import os
 import re
 import sys
@@ -16,7 +18,7 @@ from typing import NoReturn
 import torch
 
 import tri_reduce
-from tri_reduce import dtypes
+from tri_reduce import autotune, dtypes, logs
 
 PROGRAM = "python -m tri_reduce"
 INTERRUPTED, CLOSED = 130, 141  # the exit statuses that shells know
@@ -40,7 +42,10 @@ def shape_of(text: str) -> tuple[int, ...]:
     sizes = re.split(r"[x,]", re.sub(r"[\s()\[\]]", "", text).removesuffix(","))
     if not all(re.fullmatch(r"\d+", size) for size in sizes):
         raise argparse.ArgumentTypeError(f"not a shape: {text!r} (write it as 8192x50257)")
-    return tuple(map(int, sizes))
+    found = tuple(map(int, sizes))
+    if math.prod(found) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"too large a shape: {text!r} (2^63 elements or more)")
+    return found
 
 
 def dims_of(text: str) -> int | tuple[int, ...] | None:
@@ -84,13 +89,17 @@ def _env(args: argparse.Namespace) -> int:
 
 def _explain(args: argparse.Namespace) -> int:
     from tri_reduce import targets
+    from tri_reduce.configs import candidates
     from tri_reduce.explanation import Explanation
+    from tri_reduce.inventory import specialized
     from tri_reduce.tune_command import Wanted, checked
 
     try:
         target = targets.by_name(args.device)
         wanted = checked(Wanted(args.shape, args.op, args.dim, args.dtype, args.trans))
-    except ValueError as error:
+        if target.persistent and importlib.util.find_spec("triton"):
+            specialized(wanted.problem, candidates(wanted.problem, target)[0])  # refuses what a call there would
+    except (ValueError, TypeError, NotImplementedError) as error:
         print(f"{PROGRAM} explain: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     found = Explanation.of(wanted.problem, target)
@@ -142,6 +151,12 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 2 for bad input, 130 when interrupted."""
     args = parser().parse_args(argv)
+    try:
+        logs.follow_environment()
+        autotune.policy_of_environment()
+    except ValueError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
     try:
         status = int(args.run(args))
         sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import re
 import sys
@@ -25,7 +26,7 @@ def add(commands: Any) -> None:
     command = commands.add_parser("bench", help="side by side with torch, torch.compile and others: times, ratios, a plot (needs a GPU)")
     command.add_argument("--list", default="standard", choices=list(LISTS), help="which problems (default: standard)")
     command.add_argument("--only", default="", type=_pattern, help="a regular expression on the problem's name, as 'gemv.*bf16'")
-    command.add_argument("--budget", default=600.0, type=float, metavar="SECONDS", help="in all; what is left is said (default: 600)")
+    command.add_argument("--budget", default=600.0, type=_seconds, metavar="SECONDS", help="in all; what is left is said (default: 600)")
     command.add_argument(
         "--with", dest="who", default="", metavar="NAMES", help="contestants, as heuristic,eager (default: all that are here)"
     )
@@ -50,6 +51,24 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return seconds
+
+
+def _check_files(*paths: Path | None) -> None:
+    """Where a file is to be written there is, or can be, a folder, and no folder has its name."""
+    for path in (p for p in paths if p is not None):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder, not a file")
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+
 def run(args: argparse.Namespace) -> int:
     """The command; its exit status: 1 where a result of ours was wrong, 2 where nothing can be measured."""
     deadline, interpreting = time.monotonic() + args.budget, targets.interpreting()
@@ -65,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
         who = bench.contestants(args.who)
         if args.plot is not None:
             report.check_plot(args.plot)
-    except (ValueError, RuntimeError) as error:
+        _check_files(args.save, args.plot)
+    except (ValueError, RuntimeError, OSError) as error:
         return _refuse(str(error))
     random.Random(0).shuffle(cases)  # so that what is done when time is up stands for all
     device = torch.device("cpu") if interpreting else torch.device("cuda", torch.cuda.current_device())

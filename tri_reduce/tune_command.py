@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shlex
 import sys
 import time
@@ -52,6 +53,8 @@ class Wanted:
         x = torch.empty(self.shape, dtype=self.dtype, device="meta")
         if self.trans and self.op != "gemv":
             raise ValueError("--trans is gemv's")
+        if self.op == "gemv" and self.dim != -1:
+            raise ValueError("--dim is a reduction's: --trans multiplies with the transposed matrix")
         if 0 in self.shape:
             raise ValueError("an empty input has nothing to choose")
         if self.op == "gemv":
@@ -154,7 +157,9 @@ def _wanted(args: argparse.Namespace) -> list[Wanted]:
             found += read(args.file.read_text().splitlines(), str(args.file))
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"--file {args.file}: {getattr(error, 'strerror', None) or error}") from None
-    if not found and args.file is None:
+        if not found:
+            raise ValueError(f"--file {args.file}: there is no problem in it")
+    if not found:
         found += read((files("tri_reduce") / "common_problems.txt").read_text().splitlines(), "common_problems.txt")
         if targets.interpreting():
             found = [replace(w, shape=demo.scaled(w.shape, INTERPRETED_ELEMENTS)) for w in found]
@@ -173,6 +178,19 @@ def _device(name: str | None) -> torch.device:
     if not targets.runs_kernels(device):
         raise ValueError(f"nothing to tune on {device}: its tensors take the PyTorch reference (TRITON_INTERPRET=1 runs the kernels there)")
     return device
+
+
+def _store(device: torch.device) -> autotune.Store:
+    """Where to keep what is tuned; ValueError where nothing can be kept."""
+    store = autotune.Store(device=device)
+    folder = store.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"nothing can be kept in {folder}: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"nothing can be kept in {folder}: it is read-only")
+    return store
 
 
 def _values(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -202,10 +220,11 @@ def run(args: argparse.Namespace) -> int:
     """The command; its exit status: 1 where a problem could not be tuned, 2 for bad input, 130 when interrupted."""
     try:
         device, wanted = _device(args.device), _wanted(args)
+        store = _store(device)
     except ValueError as error:
         print(f"{PROGRAM} tune: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    store, outcomes, interrupted = autotune.Store(device=device), list[Outcome](), False
+    outcomes, interrupted = list[Outcome](), False
     with progress.steps(len(wanted), "tuning", sys.stderr if args.json else sys.stdout) as done:
         try:
             for each in wanted:
