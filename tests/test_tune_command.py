@@ -14,16 +14,11 @@ from devices import ON_GPU, REFERENCE
 import tri_reduce
 from tri_reduce import autotune, cli, plans, progress, tune_command
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="about kernels: without them nothing is tuned")
+pytestmark = [
+    pytest.mark.skipif(REFERENCE, reason="about kernels: without them nothing is tuned"),
+    pytest.mark.usefixtures("directory"),
+]
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture(autouse=True)
-def directory(monkeypatch, tmp_path):
-    monkeypatch.setenv("TRI_REDUCE_CACHE_DIR", str(tmp_path / "cache"))
-    plans.PLANS.clear()
-    yield tmp_path / "cache"
-    plans.PLANS.clear()
 
 
 @pytest.fixture
