@@ -33,6 +33,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
+def refused(command: str, why: object) -> int:
+    """The exit status of bad input, after the line that says why."""
+    print(f"{PROGRAM}{command and ' '}{command}: {' '.join(str(why).split())}", file=sys.stderr)
+    return 2
+
+
 def shape_of(text: str) -> tuple[int, ...]:
     """A shape as people write it.
 
@@ -100,8 +106,7 @@ def _explain(args: argparse.Namespace) -> int:
         if target.persistent and importlib.util.find_spec("triton"):
             specialized(wanted.problem, candidates(wanted.problem, target)[0])  # refuses what a call there would
     except (ValueError, TypeError, NotImplementedError) as error:
-        print(f"{PROGRAM} explain: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return refused("explain", error)
     found = Explanation.of(wanted.problem, target)
     print(json.dumps(found.as_dict(), indent=2) if args.json else found)
     return 0
@@ -133,11 +138,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "explain", help="which kernel configuration a problem gets and why (needs no such device)", epilog=EXPLAIN, formatter_class=_Help
     )
-    command.add_argument("shape", metavar="SHAPE", type=shape_of, help="the input's shape, as 8192x50257 (for gemv: M x K)")
-    command.add_argument("--op", default="sum", help="a reduction, or gemv (default: sum)")
-    command.add_argument("--dim", default=-1, type=dims_of, help="the reduced axes: -1, 0,2,3 or all (default: -1)")
-    command.add_argument("--dtype", default=torch.float32, type=dtype_of, help="as fp32, bf16 or int64 (default: fp32)")
-    command.add_argument("--trans", action="store_true", help="gemv with the transposed matrix")
+    tune_command.add_problem(command)
     command.add_argument("--device", default="h200", help="the device to choose for: h200, a100, mi300x, ascend, ... (default: h200)")
     command.add_argument("--json", action="store_true", help="print it as JSON, times in microseconds")
     command.set_defaults(run=_explain)
@@ -155,8 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs.follow_environment()
         autotune.policy_of_environment()
     except ValueError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 2
+        return refused("", error)
     try:
         status = int(args.run(args))
         sys.stdout.flush()

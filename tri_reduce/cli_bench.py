@@ -16,7 +16,7 @@ import torch
 
 from . import progress, targets
 from .bench_problems import LISTS
-from .cli import PROGRAM
+from .cli import refused
 
 INTERPRETED_ELEMENTS = 1 << 8
 
@@ -73,20 +73,20 @@ def run(args: argparse.Namespace) -> int:
     """The command; its exit status: 1 where a result of ours was wrong, 2 where nothing can be measured."""
     deadline, interpreting = time.monotonic() + args.budget, targets.interpreting()
     if not interpreting and not torch.cuda.is_available():
-        return _refuse("no GPU here to measure on (TRITON_INTERPRET=1 tries the code on tiny problems)")
+        return refused("bench", "no GPU here to measure on (TRITON_INTERPRET=1 tries the code on tiny problems)")
     from . import bench  # needs Triton
     from . import bench_report as report
 
     cases = [c for c in LISTS[args.list]() if re.search(args.only, str(c))]
     if not cases:
-        return _refuse(f"--only {args.only!r} fits no problem of the list {args.list!r}")
+        return refused("bench", f"--only {args.only!r} fits no problem of the list {args.list!r}")
     try:
         who = bench.contestants(args.who)
         if args.plot is not None:
             report.check_plot(args.plot)
         _check_files(args.save, args.plot)
     except (ValueError, RuntimeError, OSError) as error:
-        return _refuse(str(error))
+        return refused("bench", error)
     random.Random(0).shuffle(cases)  # so that what is done when time is up stands for all
     device = torch.device("cpu") if interpreting else torch.device("cuda", torch.cuda.current_device())
     run, left = bench.Bench(device, who, args.samples), list[str]()
@@ -113,8 +113,3 @@ def _text(report: str, cases: int, measured: int, left: list[str], wrong: list[s
     lines = [report, *([f"not measured in {budget:g} s: {', '.join(left)}"] if left else [])]
     verdict = f"WRONG or failed: {', '.join(wrong)}" if wrong else "all of ours right"
     return "\n".join((*lines, f"{measured} of {cases} problems measured; {verdict}"))
-
-
-def _refuse(message: str) -> int:
-    print(f"{PROGRAM} bench: {' '.join(message.split())}", file=sys.stderr)
-    return 2

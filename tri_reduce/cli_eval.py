@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import evaluation, figures, progress
+from .cli import refused
 
 SWEEP = Path(__file__).parent.parent / "benchmarks" / "sweep.py"
 LISTED = 10  # candidates that a sweep lacks, named in the table
@@ -43,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
             (args.out / "selector.json").write_text(json.dumps(whole))
             figures.draw(found, args.out)
     except (ValueError, RuntimeError, OSError) as error:
-        print(f"python -m tri_reduce eval: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return refused("eval", error)
     return 0
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import configs, cost, rules, targets
-from .geometry import coordinates
+from .geometry import Coordinates, coordinates
 from .problem import Problem, describe
 
 BANDS = ((0.05, "<=5%"), (0.10, "5-10%"), (0.30, "10-30%"), (math.inf, ">30%"))
@@ -26,7 +26,6 @@ DEFAULT = Path(__file__).parent.parent / "benchmarks" / "data" / "h200_reduce.js
 COEFFICIENTS = {  # and the module of each
     name: module for module in (rules, cost) for name, value in vars(module).items() if name.isupper() and type(value) in (int, float)
 }
-Coordinates = tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from torch import Tensor
 import tri_reduce
 
 from . import autotune, buckets, configs, demo, dtypes, problem, progress, targets, validate
-from .cli import INTERRUPTED, PROGRAM, dims_of, dtype_of, shape_of
+from .cli import INTERRUPTED, dims_of, dtype_of, refused, shape_of
 
 INTERPRETED_ELEMENTS = 1 << 10  # of an input of the built-in list without a GPU
 
@@ -96,7 +96,7 @@ class Outcome:
 def add_to(commands: Any) -> None:
     """Add the command to the program's."""
     command = commands.add_parser("tune", help="measure problems beforehand, for TRI_REDUCE_AUTOTUNE=cached")
-    _add_problem(command, nargs="*")
+    add_problem(command, " (default: common ones)", nargs="*")
     command.add_argument("--file", type=Path, help="problems to tune, one a line: SHAPE and options as here; # begins a comment")
     command.add_argument("--device", help="where to tune, as cuda:1 (default: the current GPU)")
     command.add_argument("--again", action="store_true", help="measure also what is in the store")
@@ -104,8 +104,10 @@ def add_to(commands: Any) -> None:
     command.set_defaults(run=run)
 
 
-def _add_problem(parser: argparse.ArgumentParser, **shape: Any) -> None:
-    parser.add_argument("shape", metavar="SHAPE", type=shape_of, help="an input's shape, as 8192x50257 (default: common ones)", **shape)
+def add_problem(parser: argparse.ArgumentParser, default: str = "", **shape: Any) -> None:
+    """The arguments that describe a problem, as the fields of `Wanted`."""
+    text = f"the input's shape, as 8192x50257; for gemv M x K{default}"
+    parser.add_argument("shape", metavar="SHAPE", type=shape_of, help=text, **shape)
     parser.add_argument("--op", default="sum", help="a reduction, or gemv (default: sum)")
     parser.add_argument("--dim", default=-1, type=dims_of, help="the reduced axes: -1, 0,2,3 or all (default: -1)")
     parser.add_argument("--dtype", default=torch.float32, type=dtype_of, help="as fp32, bf16 or int64 (default: fp32)")
@@ -127,7 +129,7 @@ def read(lines: Iterable[str], name: str) -> Iterator[Wanted]:
         ['64x1000 --op max --dim -1 --dtype fp32', '4096x4096 --op gemv --dtype bf16']
     """
     parser = _Line(add_help=False, allow_abbrev=False)
-    _add_problem(parser)
+    add_problem(parser)
     for number, line in enumerate(lines, 1):
         yield from _on_line(parser, line, f"{name}:{number}")
 
@@ -222,8 +224,7 @@ def run(args: argparse.Namespace) -> int:
         device, wanted = _device(args.device), _wanted(args)
         store = _store(device)
     except ValueError as error:
-        print(f"{PROGRAM} tune: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return refused("tune", error)
     outcomes, interrupted = list[Outcome](), False
     with progress.steps(len(wanted), "tuning", sys.stderr if args.json else sys.stdout) as done:
         try:
