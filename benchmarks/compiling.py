@@ -13,7 +13,7 @@ from lattice import lattice
 
 from tri_reduce import dtypes
 from tri_reduce.geometry import Tile
-from tri_reduce.launch import Passed, compiled
+from tri_reduce.launcher import Passed, compiled
 from tri_reduce.monoids import products
 from tri_reduce.problem import Problem
 from tri_reduce.specialize import Specialization, of_gemv, of_reduce

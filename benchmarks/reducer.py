@@ -19,7 +19,7 @@ import torch
 import triton
 
 import tri_reduce
-from tri_reduce.launch import _launcher
+from tri_reduce.launcher import launcher
 
 Op = str | tuple[str, ...]
 Problem = tuple[Op, tuple[int, ...], int | None, torch.dtype]
@@ -71,7 +71,7 @@ def empty_kernel() -> None:
 
 def launch_floor(times: int) -> float:
     """Microseconds by the clock of so many bare launches through a compiled kernel's own launcher."""
-    launch, middle = _launcher(empty_kernel[(1,)]())
+    launch, middle = launcher(empty_kernel[(1,)]())
     stream = torch.cuda.current_stream().cuda_stream
 
     def run() -> None:

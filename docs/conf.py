@@ -1,12 +1,8 @@
 """The documentation site: `make docs`. Pages are Markdown, the API is read from docstrings."""
 
 import re
-from pathlib import Path
 
 import tri_reduce
-
-HERE = Path(__file__).parent
-OPTIONAL = ("selector", "ascend")  # pages that a checkout may not have yet
 
 project = "tri_reduce"
 author = "the tri_reduce authors"
@@ -61,9 +57,7 @@ def setup(app):
     """Fill in what a page asks for, and read docstrings as they are written."""
 
     def fill(app, page, source):
-        text = source[0].replace("<!-- the table of ops -->", ops_table())
-        missing = [name for name in OPTIONAL if not (HERE / f"{name}.md").exists()]
-        source[0] = "\n".join(line for line in text.split("\n") if page != "index" or line not in missing)
+        source[0] = source[0].replace("<!-- the table of ops -->", ops_table())
 
     def rewrite(app, what, name, obj, options, lines):
         lines[:] = [as_rst(line) for line in lines]

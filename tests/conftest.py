@@ -96,12 +96,26 @@ def poisoned_memory(monkeypatch):
 
 
 @pytest.fixture
-def reference(monkeypatch):
-    """CPU tensors take the PyTorch reference: for tests of what stands above the kernels, which need thousands of calls."""
+def no_remembered_plans():
+    """Calls are planned anew, and what this test plans is forgotten."""
     from tri_reduce import plans
 
     plans.PLANS.clear()
-    runs_kernels = plans.targets.runs_kernels
-    monkeypatch.setattr(plans.targets, "runs_kernels", lambda d: d.type != "cpu" and runs_kernels(d))
     yield
     plans.PLANS.clear()
+
+
+@pytest.fixture
+def directory(monkeypatch, tmp_path, no_remembered_plans):
+    """Where tuned entries are kept: not there yet, and no plans made under another store."""
+    monkeypatch.setenv("TRI_REDUCE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def reference(monkeypatch, no_remembered_plans):
+    """CPU tensors take the PyTorch reference: for tests of what stands above the kernels, which need thousands of calls."""
+    from tri_reduce import targets
+
+    runs_kernels = targets.runs_kernels
+    monkeypatch.setattr(targets, "runs_kernels", lambda d: d.type != "cpu" and runs_kernels(d))

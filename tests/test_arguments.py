@@ -8,7 +8,7 @@ import torch
 from devices import REFERENCE
 
 import tri_reduce
-from tri_reduce import launch, plans, targets
+from tri_reduce import launch, launcher, plans, targets, workspaces
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="about kernels")
 MIDDLE = (1, False, False, None, None, (4, 1, 0), None, None, None)
@@ -30,10 +30,10 @@ def launched(monkeypatch):
     for name, value in (("_current_device", 0), ("_current_stream", 0), ("_capturing", False)):
         monkeypatch.setattr(launch, name, lambda *_, value=value: value)
     plans.PLANS.clear()
-    launch._WORKSPACES.clear()
+    workspaces.WORKSPACES.clear()
     yield seen
     plans.PLANS.clear()
-    launch._WORKSPACES.clear()
+    workspaces.WORKSPACES.clear()
 
 
 def expected(spec, pointers):
@@ -122,7 +122,7 @@ def test_a_reducer_passes_what_its_kernels_take(op, dim, launched):
 
 def test_all_pointers_look_alike_to_a_launcher():
     signature = (("x_ptr", "*bf16"), ("where_ptr", "constexpr"), ("out_ptr", "*fp32"), ("K", "i32"), ("R", "i64"), ("OP", "constexpr"))
-    assert launch.Passed.of(signature).signature == {0: "*i8", 1: "*i8", 2: "i32", 3: "i64"}
+    assert launcher.Passed.of(signature).signature == {0: "*i8", 1: "*i8", 2: "i32", 3: "i64"}
 
 
 def test_a_backend_whose_launcher_takes_every_argument_is_given_them(launched, monkeypatch):

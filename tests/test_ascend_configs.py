@@ -64,7 +64,7 @@ def test_a_launch_has_at_most_as_many_programs_as_cores_for_any_number_of_rows()
         for n, record in enumerate(inventory.library_kernels("ascend", problems=[("sum", (rows, 100), 1, "fp32")])):
             if record.role == "main":
                 tile = configs.candidates(record.problem, TARGET)[n]
-                assert 1 <= inventory._main(record.problem, tile).programs <= 40
+                assert 1 <= inventory.specialized(record.problem, tile).programs <= 40
 
 
 def test_a_reducers_programs_share_outputs_until_no_core_is_idle():

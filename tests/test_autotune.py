@@ -21,16 +21,8 @@ from tri_reduce.geometry import Tile
 from tri_reduce.problem import describe
 
 reduce, gemv, force, policy = tri_reduce.reduce, tri_reduce.gemv, tri_reduce.force, autotune.policy
+pytestmark = pytest.mark.usefixtures("directory")
 needs_kernels = pytest.mark.skipif(REFERENCE, reason="about kernels: without them no tile is picked")
-
-
-@pytest.fixture(autouse=True)
-def directory(monkeypatch, tmp_path):
-    """A store of its own for every test, and no plans made under another."""
-    monkeypatch.setenv("TRI_REDUCE_CACHE_DIR", str(tmp_path / "cache"))
-    plans.PLANS.clear()
-    yield tmp_path / "cache"
-    plans.PLANS.clear()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tri_reduce
-from tri_reduce import cli, demo, environment, problem, targets
+from tri_reduce import cli, demo, environment, logs, problem, targets
 from tri_reduce.configs import candidates
 from tri_reduce.explanation import Explanation, predicted_us
 
@@ -64,12 +64,28 @@ def test_explain_takes_several_axes_and_a_dtype(capsys):
         (["explain", "4x4x4", "--op", "gemv"], "(4, 4, 4)"),
         (["explain", "0x3"], "empty"),
         (["explain", "8x8", "--trans"], "--trans"),
+        (["explain", "8x8", "--op", "gemv", "--dim", "0"], "--dim"),
+        (["explain", "99999999999x99999999999"], "99999999999x99999999999"),
+        (["explain", "8x8", "--dtype", "fp64", "--device", "ascend"], "float64"),
+        (["explain", "8x8", "--op", "prod", "--dtype", "int64", "--device", "ascend"], "prod"),
+        (["eval", "--data", "."], "."),
+        (["eval", "--data", __file__], "test_cli.py"),
+        (["eval", "--out", __file__], "test_cli.py"),
+        (["bench", "--budget", "-1"], "-1"),
+        (["bench", "--budget", "nan"], "nan"),
         (["explain", "8x8", "--frobnicate"], "--frobnicate"),
         (["dance"], "dance"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_value(capsys, argv, value):
     assert value in refusal(capsys, *argv)
+
+
+@pytest.mark.parametrize("name", ["TRI_REDUCE_LOG", "TRI_REDUCE_AUTOTUNE"])
+def test_a_variable_that_says_nothing_known_is_bad_input(name, capsys, monkeypatch):
+    monkeypatch.setenv(name, "plans")
+    logs.follow_environment.cache_clear()
+    assert "plans" in refusal(capsys, "env") and name in refusal(capsys, "explain", "8x8")
 
 
 def test_the_module_is_the_program():

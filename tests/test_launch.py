@@ -10,17 +10,12 @@ from bounds import check
 from devices import REFERENCE
 
 import tri_reduce
-from tri_reduce import autotune, launch, plans
+from tri_reduce import autotune, plans, targets
+from tri_reduce.workspaces import WORKSPACES
 
 reduce, gemv, force, policy = tri_reduce.reduce, tri_reduce.gemv, tri_reduce.force, autotune.policy
+pytestmark = pytest.mark.usefixtures("no_remembered_plans")
 needs_kernels = pytest.mark.skipif(REFERENCE, reason="about kernels: without them no tile is picked")
-
-
-@pytest.fixture(autouse=True)
-def no_remembered_plans():
-    plans.PLANS.clear()
-    yield
-    plans.PLANS.clear()
 
 
 def ramp(device, *shape, dtype=torch.float32):
@@ -162,7 +157,7 @@ def test_a_dim_that_only_equals_a_legal_one_stays_an_error_once_that_is_planned(
 @needs_kernels
 @pytest.mark.parametrize("alive", [1, 2, 5])
 def test_a_kernel_that_fails_midway_leaves_tickets_for_the_next(alive, monkeypatch):
-    if not launch.targets.interpreting():
+    if not targets.interpreting():
         pytest.skip("fails a program of the interpreter")
     from triton.runtime import interpreter
 
@@ -191,4 +186,4 @@ def test_tickets_are_zero_after_every_split_launch(device):
     for split, op in itertools.product((2, 3), ("sum", "argmax")):
         with force(split=split, config={"XBLOCK": 2, "R0_BLOCK": 16}):
             check(reduce(x, op, 1), x, op, 1)
-            assert launch._WORKSPACES and not any(bool(tickets.any()) for tickets, *_ in launch._WORKSPACES.values())
+            assert WORKSPACES and not any(bool(tickets.any()) for tickets, *_ in WORKSPACES.values())

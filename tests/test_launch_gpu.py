@@ -114,7 +114,7 @@ def test_nothing_is_tuned_while_a_graph_is_captured(cuda, monkeypatch):
 
 def test_threads_whose_workspace_grows_under_them_get_their_own_answers(cuda):
     """All on one stream: a thread's launch may use the workspace that another thread is just replacing."""
-    tri_reduce.launch._WORKSPACES.clear()
+    tri_reduce.workspaces.WORKSPACES.clear()
     start, width = threading.Barrier(8), 512
 
     def work(k):

@@ -98,6 +98,6 @@ def test_without_it_nothing_is_printed():
 
 def test_another_value_is_an_error_that_names_what_there_is(monkeypatch):
     monkeypatch.setenv("TRI_REDUCE_LOG", "everything")
-    logs._follow_environment.cache_clear()
+    logs.follow_environment.cache_clear()
     with pytest.raises(ValueError, match=r"unknown TRI_REDUCE_LOG 'everything': expected plan"):
         logs.plan("sum", None, "why")

@@ -100,7 +100,7 @@ def commands(page):
 
 @every_page
 def test_commands_are_such_as_there_are(page):
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for words in commands(page):
         words = [w for w in words if not re.match(r"[A-Z_]+=", w)]
         if words[:3] == ["python", "-m", "tri_reduce"]:
@@ -109,6 +109,12 @@ def test_commands_are_such_as_there_are(page):
             assert (ROOT / words[1]).is_file() or words[1] == "serve.py", words
         elif words[0] == "make":
             assert words[1] in targets, words
+
+
+def test_the_page_about_the_command_line_shows_what_explain_prints(capsys):
+    shown = re.search(r"^```text\n(.*?)\n  \.\.\.\n```$", (ROOT / "docs" / "command_line.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert cli.main(["explain", "64x401408", "--dim", "1", "--dtype", "fp32", "--device", "h200"]) == 0
+    assert capsys.readouterr().out.startswith(shown[1] + "\n")
 
 
 def test_the_walk_through_a_call_names_functions_that_are_where_it_says():

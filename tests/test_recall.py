@@ -12,6 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tri_reduce
 from tri_reduce import guards, plans, recall
 
+pytestmark = pytest.mark.usefixtures("no_remembered_plans")
+
 
 class Function(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -25,13 +27,6 @@ class Dispatch(TorchDispatchMode):
 
 class Subclass(torch.Tensor):
     pass
-
-
-@pytest.fixture(autouse=True)
-def no_remembered_plans():
-    plans.PLANS.clear()
-    yield
-    plans.PLANS.clear()
 
 
 @pytest.fixture

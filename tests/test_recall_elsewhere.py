@@ -8,12 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 import tri_reduce
 from tri_reduce import plans, recall
 
-
-@pytest.fixture(autouse=True)
-def no_remembered_plans():
-    plans.PLANS.clear()
-    yield
-    plans.PLANS.clear()
+pytestmark = pytest.mark.usefixtures("no_remembered_plans")
 
 
 @pytest.fixture

@@ -14,16 +14,11 @@ from devices import ON_GPU, REFERENCE
 import tri_reduce
 from tri_reduce import autotune, cli, plans, progress, tune_command
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="about kernels: without them nothing is tuned")
+pytestmark = [
+    pytest.mark.skipif(REFERENCE, reason="about kernels: without them nothing is tuned"),
+    pytest.mark.usefixtures("directory"),
+]
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture(autouse=True)
-def directory(monkeypatch, tmp_path):
-    monkeypatch.setenv("TRI_REDUCE_CACHE_DIR", str(tmp_path / "cache"))
-    plans.PLANS.clear()
-    yield tmp_path / "cache"
-    plans.PLANS.clear()
 
 
 @pytest.fixture
@@ -102,6 +97,13 @@ def test_every_common_problem_is_one(capsys, monkeypatch):
 ], ids=str)  # fmt: skip
 def test_bad_input_is_one_line_and_tunes_nothing(argv, said, capsys, directory):
     assert said in refusal(capsys, *argv) and not directory.exists()
+
+
+def test_a_file_without_problems_and_a_store_that_cannot_be_are_bad_input(capsys, tmp_path, monkeypatch):
+    (tmp_path / "none.txt").write_text("# none\n")
+    assert "none.txt" in refusal(capsys, "--file", str(tmp_path / "none.txt"))
+    monkeypatch.setenv("TRI_REDUCE_CACHE_DIR", str(tmp_path / "none.txt"))
+    assert "none.txt" in refusal(capsys, "3x90")
 
 
 @pytest.mark.parametrize("line", ["8x8 --op median", "12xq", "--op sum", "8x8 --dim", "8x8 'a", "8x8 --json"])

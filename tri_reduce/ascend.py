@@ -133,8 +133,8 @@ def group(problem: Problem, tile: Tile, op: DeviceOp) -> int:
     return 1 << (-(-tiles // tile.split)).bit_length() // 2
 
 
-def axis(problem: Problem, tile: Tile) -> int:
-    """Of a tile, along which contributions lie: the last, unless it is outputs that are contiguous in memory."""
+def axis(problem: Problem) -> int:
+    """Of its tiles, along which contributions lie: the last, unless it is outputs that are contiguous in memory."""
     return 0 if problem.layout == "columns" else 1
 
 
@@ -186,7 +186,7 @@ def constants(problem: Problem, tile: Tile, op: DeviceOp) -> dict[str, Any]:
     """The compile-time constants that only the persistent kernels have."""
     full = problem.kept[-1].size % tile.x == 0 and problem.reduced[-1].size % tile.r0 == 0 and problem.rnumel > 0
     return {
-        "AXIS": axis(problem, tile),
+        "AXIS": axis(problem),
         "PIECE": tile.r0,
         "PAD": padding(problem, op),
         "FULL": full and not problem.masked,

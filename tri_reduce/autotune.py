@@ -59,7 +59,12 @@ def _known_policy(name: str, source: str) -> str:
 
 
 def _policy_of(mode: Mode) -> str:
-    return mode.policy or _known_policy(os.environ.get("TRI_REDUCE_AUTOTUNE", "heuristic"), "TRI_REDUCE_AUTOTUNE")
+    return mode.policy or policy_of_environment()
+
+
+def policy_of_environment() -> str:
+    """TRI_REDUCE_AUTOTUNE, where nothing else is said. ValueError: it is something else."""
+    return _known_policy(os.environ.get("TRI_REDUCE_AUTOTUNE", "heuristic"), "TRI_REDUCE_AUTOTUNE")
 
 
 @contextlib.contextmanager

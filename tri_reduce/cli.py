@@ -6,7 +6,9 @@ Bad input ends with status 2 and one line that names the value.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import math
 import os
 import re
 import sys
@@ -16,7 +18,7 @@ from typing import NoReturn
 import torch
 
 import tri_reduce
-from tri_reduce import dtypes
+from tri_reduce import autotune, dtypes, logs
 
 PROGRAM = "python -m tri_reduce"
 INTERRUPTED, CLOSED = 130, 141  # the exit statuses that shells know
@@ -31,6 +33,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
+def refused(command: str, why: object) -> int:
+    """The exit status of bad input, after the line that says why."""
+    print(f"{PROGRAM}{command and ' '}{command}: {' '.join(str(why).split())}", file=sys.stderr)
+    return 2
+
+
 def shape_of(text: str) -> tuple[int, ...]:
     """A shape as people write it.
 
@@ -40,7 +48,10 @@ def shape_of(text: str) -> tuple[int, ...]:
     sizes = re.split(r"[x,]", re.sub(r"[\s()\[\]]", "", text).removesuffix(","))
     if not all(re.fullmatch(r"\d+", size) for size in sizes):
         raise argparse.ArgumentTypeError(f"not a shape: {text!r} (write it as 8192x50257)")
-    return tuple(map(int, sizes))
+    found = tuple(map(int, sizes))
+    if math.prod(found) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"too large a shape: {text!r} (2^63 elements or more)")
+    return found
 
 
 def dims_of(text: str) -> int | tuple[int, ...] | None:
@@ -84,15 +95,18 @@ def _env(args: argparse.Namespace) -> int:
 
 def _explain(args: argparse.Namespace) -> int:
     from tri_reduce import targets
+    from tri_reduce.configs import candidates
     from tri_reduce.explanation import Explanation
+    from tri_reduce.inventory import specialized
     from tri_reduce.tune_command import Wanted, checked
 
     try:
         target = targets.by_name(args.device)
         wanted = checked(Wanted(args.shape, args.op, args.dim, args.dtype, args.trans))
-    except ValueError as error:
-        print(f"{PROGRAM} explain: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        if target.persistent and importlib.util.find_spec("triton"):
+            specialized(wanted.problem, candidates(wanted.problem, target)[0])  # refuses what a call there would
+    except (ValueError, TypeError, NotImplementedError) as error:
+        return refused("explain", error)
     found = Explanation.of(wanted.problem, target)
     print(json.dumps(found.as_dict(), indent=2) if args.json else found)
     return 0
@@ -124,11 +138,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "explain", help="which kernel configuration a problem gets and why (needs no such device)", epilog=EXPLAIN, formatter_class=_Help
     )
-    command.add_argument("shape", metavar="SHAPE", type=shape_of, help="the input's shape, as 8192x50257 (for gemv: M x K)")
-    command.add_argument("--op", default="sum", help="a reduction, or gemv (default: sum)")
-    command.add_argument("--dim", default=-1, type=dims_of, help="the reduced axes: -1, 0,2,3 or all (default: -1)")
-    command.add_argument("--dtype", default=torch.float32, type=dtype_of, help="as fp32, bf16 or int64 (default: fp32)")
-    command.add_argument("--trans", action="store_true", help="gemv with the transposed matrix")
+    tune_command.add_problem(command)
     command.add_argument("--device", default="h200", help="the device to choose for: h200, a100, mi300x, ascend, ... (default: h200)")
     command.add_argument("--json", action="store_true", help="print it as JSON, times in microseconds")
     command.set_defaults(run=_explain)
@@ -142,6 +152,11 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 2 for bad input, 130 when interrupted."""
     args = parser().parse_args(argv)
+    try:
+        logs.follow_environment()
+        autotune.policy_of_environment()
+    except ValueError as error:
+        return refused("", error)
     try:
         status = int(args.run(args))
         sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import re
 import sys
@@ -15,7 +16,7 @@ import torch
 
 from . import progress, targets
 from .bench_problems import LISTS
-from .cli import PROGRAM
+from .cli import refused
 
 INTERPRETED_ELEMENTS = 1 << 8
 
@@ -25,7 +26,7 @@ def add(commands: Any) -> None:
     command = commands.add_parser("bench", help="side by side with torch, torch.compile and others: times, ratios, a plot (needs a GPU)")
     command.add_argument("--list", default="standard", choices=list(LISTS), help="which problems (default: standard)")
     command.add_argument("--only", default="", type=_pattern, help="a regular expression on the problem's name, as 'gemv.*bf16'")
-    command.add_argument("--budget", default=600.0, type=float, metavar="SECONDS", help="in all; what is left is said (default: 600)")
+    command.add_argument("--budget", default=600.0, type=_seconds, metavar="SECONDS", help="in all; what is left is said (default: 600)")
     command.add_argument(
         "--with", dest="who", default="", metavar="NAMES", help="contestants, as heuristic,eager (default: all that are here)"
     )
@@ -50,23 +51,42 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return seconds
+
+
+def _check_files(*paths: Path | None) -> None:
+    """Where a file is to be written there is, or can be, a folder, and no folder has its name."""
+    for path in (p for p in paths if p is not None):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder, not a file")
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+
 def run(args: argparse.Namespace) -> int:
     """The command; its exit status: 1 where a result of ours was wrong, 2 where nothing can be measured."""
     deadline, interpreting = time.monotonic() + args.budget, targets.interpreting()
     if not interpreting and not torch.cuda.is_available():
-        return _refuse("no GPU here to measure on (TRITON_INTERPRET=1 tries the code on tiny problems)")
+        return refused("bench", "no GPU here to measure on (TRITON_INTERPRET=1 tries the code on tiny problems)")
     from . import bench  # needs Triton
     from . import bench_report as report
 
     cases = [c for c in LISTS[args.list]() if re.search(args.only, str(c))]
     if not cases:
-        return _refuse(f"--only {args.only!r} fits no problem of the list {args.list!r}")
+        return refused("bench", f"--only {args.only!r} fits no problem of the list {args.list!r}")
     try:
         who = bench.contestants(args.who)
         if args.plot is not None:
             report.check_plot(args.plot)
-    except (ValueError, RuntimeError) as error:
-        return _refuse(str(error))
+        _check_files(args.save, args.plot)
+    except (ValueError, RuntimeError, OSError) as error:
+        return refused("bench", error)
     random.Random(0).shuffle(cases)  # so that what is done when time is up stands for all
     device = torch.device("cpu") if interpreting else torch.device("cuda", torch.cuda.current_device())
     run, left = bench.Bench(device, who, args.samples), list[str]()
@@ -93,8 +113,3 @@ def _text(report: str, cases: int, measured: int, left: list[str], wrong: list[s
     lines = [report, *([f"not measured in {budget:g} s: {', '.join(left)}"] if left else [])]
     verdict = f"WRONG or failed: {', '.join(wrong)}" if wrong else "all of ours right"
     return "\n".join((*lines, f"{measured} of {cases} problems measured; {verdict}"))
-
-
-def _refuse(message: str) -> int:
-    print(f"{PROGRAM} bench: {' '.join(message.split())}", file=sys.stderr)
-    return 2

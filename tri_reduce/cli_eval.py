@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import evaluation, figures
+from . import evaluation, figures, progress
+from .cli import refused
 
 SWEEP = Path(__file__).parent.parent / "benchmarks" / "sweep.py"
 LISTED = 10  # candidates that a sweep lacks, named in the table
@@ -22,7 +23,7 @@ def add(commands: Any) -> None:
     command.add_argument("--data", type=Path, help=f"a sweep (default: {evaluation.DEFAULT.name} of a checkout)")
     command.add_argument("--json", action="store_true", help="print the report as JSON")
     command.add_argument("--out", type=Path, help="also write the report and both figures to this folder")
-    command.add_argument("--perturb", action="store_true", help="move each coefficient of the rules by half, down and up")
+    command.add_argument("--perturb", action="store_true", help="also move each coefficient by half, down and up (a quarter of an hour)")
     command.add_argument("--measure", action="store_true", help="first sweep on the GPU at hand (minutes), into --out or benchmarks/data")
     command.set_defaults(run=run)
 
@@ -30,20 +31,26 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report; the exit status."""
     try:
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+            figures.check()
         data = evaluation.load(_measured(args.out) if args.measure else args.data or evaluation.DEFAULT)
         found = evaluation.judge(data)
         groups = evaluation.report(found)
-        moved = evaluation.perturbations(data) if args.perturb else {}
+        moved = _perturbed(data) if args.perturb else {}
         whole = {"meta": data["meta"], "groups": groups, "perturbed": moved, "problems": [dataclasses.asdict(j) for j in found]}
         print(json.dumps(whole) if args.json else _text(data, found, groups, moved))
         if args.out:
-            args.out.mkdir(parents=True, exist_ok=True)
             (args.out / "selector.json").write_text(json.dumps(whole))
             figures.draw(found, args.out)
-    except (ValueError, RuntimeError) as error:
-        print(f"python -m tri_reduce eval: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    except (ValueError, RuntimeError, OSError) as error:
+        return refused("eval", error)
     return 0
+
+
+def _perturbed(data: dict[str, Any]) -> dict[str, Any]:
+    with progress.steps(2 * len(evaluation.COEFFICIENTS), "judging", sys.stderr) as done:
+        return evaluation.perturbations(data, done)
 
 
 def _text(data: dict[str, Any], found: list[evaluation.Judged], groups: dict[str, Any], moved: dict[str, Any]) -> str:

@@ -11,13 +11,13 @@ import contextlib
 import json
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from . import configs, cost, rules, targets
-from .geometry import coordinates
+from .geometry import Coordinates, coordinates
 from .problem import Problem, describe
 
 BANDS = ((0.05, "<=5%"), (0.10, "5-10%"), (0.30, "10-30%"), (math.inf, ">30%"))
@@ -26,7 +26,6 @@ DEFAULT = Path(__file__).parent.parent / "benchmarks" / "data" / "h200_reduce.js
 COEFFICIENTS = {  # and the module of each
     name: module for module in (rules, cost) for name, value in vars(module).items() if name.isupper() and type(value) in (int, float)
 }
-Coordinates = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,11 @@ def load(path: Path) -> dict[str, Any]:
         data: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         raise ValueError(f"no sweep at {path}: make one with benchmarks/sweep.py, or give --data") from None
-    except json.JSONDecodeError as error:
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
         raise ValueError(f"{path} is no sweep: {error}") from None
-    if not isinstance(data, dict) or not {"meta", "columns", "problems"} <= data.keys():
+    if not isinstance(data, dict) or not {"meta", "columns", "problems"} <= data.keys() or "target" not in data["meta"]:
         raise ValueError(f"{path} is no sweep: it lacks meta, columns or problems")
     return data
 
@@ -186,11 +187,12 @@ def perturbed(name: str, factor: float) -> Iterator[None]:
         configs.candidates.cache_clear()
 
 
-def perturbations(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The summary of all problems with each coefficient moved by half, down and up."""
+def perturbations(data: dict[str, Any], done: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+    """The summary of all problems with each coefficient moved by half, down and up; `done` is told of each of them."""
     found = {"as they stand": summary(judge(data))}
     for name in COEFFICIENTS:
         for factor in (0.5, 1.5):
             with perturbed(name, factor):
                 found[f"{name} x {factor}"] = summary(judge(data))
+            done(f"{name} x {factor}")
     return found

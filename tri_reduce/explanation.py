@@ -79,10 +79,10 @@ class Explanation:
         chunk = -(-tiles_of(p, first)[1] // first.split)
         shared = f"; {first.split} share an output, the last to arrive folds" if first.split > 1 else ""
         lines = [
-            f"{p.op} of {p.dtype.name}: {p.xnumel} outputs from {p.rnumel} values each, {p.nbytes / 2**20:.1f} MiB",
+            f"{p.op} of {p.dtype.name}: {_count(p.xnumel, 'output')} from {_count(p.rnumel, 'value')} each, {p.nbytes / 2**20:.1f} MiB",
             f"target: {self.target.name} ({self.target.cores} cores, {self.target.bandwidth / 1e12:.3g} TB/s)",
             f"regime: {facts['regime']} ({facts['why']})",
-            f"plan: {programs} programs, each walks {chunk} tile{'s' * (chunk != 1)} of {first.x} x {_reduced(first)}{shared}",
+            f"plan: {_count(programs, 'program')}, each walks {_count(chunk, 'tile')} of {first.x} x {_reduced(first)}{shared}",
             f"time: {facts['floor_us']:.1f} us to move everything once (the floor); {self._prediction(facts)}",
             "candidates, best guess first:",
         ]
@@ -101,4 +101,8 @@ def _reduced(tile: Tile) -> str:
 
 def _line(config: dict[str, int]) -> str:
     programs = config.pop("programs")
-    return " ".join(f"{name}={value}" for name, value in config.items()) + f": {programs} programs"
+    return " ".join(f"{name}={value}" for name, value in config.items()) + f": {_count(programs, 'program')}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"

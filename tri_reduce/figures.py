@@ -25,6 +25,11 @@ def _pyplot() -> Any:
     return pyplot
 
 
+def check() -> None:
+    """RuntimeError where matplotlib is missing."""
+    _pyplot()
+
+
 def _band(loss: float) -> int:
     return next(n for n, (limit, _) in enumerate(BANDS) if loss <= limit)
 

@@ -25,10 +25,10 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
     if name == "thread":
         tile = thread_rows(problem, target)[0]
     elif name is not None and name != problem.layout:
-        tile = simplest(problem, name, target)
+        tile = simplest(problem, name)
     else:
         found = [t for t in candidates(problem, target) if (t.regime == name if name else t.regime != "thread" or split is None)]
-        tile = found[0] if found else simplest(problem, problem.layout, target)
+        tile = found[0] if found else simplest(problem, problem.layout)
     if config:
         changes: dict[str, Any] = {KNOBS[key]: value for key, value in config.items()}
         tile = replace(tile, unroll=0, **changes)
@@ -50,7 +50,7 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
     return tile
 
 
-def simplest(problem: Problem, name: str, target: Target) -> Tile:
+def simplest(problem: Problem, name: str) -> Tile:
     """A small plain tile of a regime: lanes along the reduced axis ("rows"), along the outputs ("columns"), or both ("strided")."""
     x, r0 = {"rows": (1, 256), "columns": (256, 1), "strided": (16, 16), "thread": (128, 1)}[name]
     return Tile(name, min(x, pow2_ceil(problem.xnumel)), min(r0, pow2_ceil(problem.reduced[-1].size)), plain=True)

@@ -75,7 +75,7 @@ def library_kernels(target: str | Target, *, problems: Sequence[Any] | None = No
         name, problem = _named(given)
         for n, (tile, config) in enumerate(zip(candidates(problem, facts), select_configs(problem, facts), strict=True)):
             try:
-                spec = _main(problem, tile)
+                spec = specialized(problem, tile)
             except (TypeError, NotImplementedError):  # a call with this problem raises it as well
                 break
             yield _record(f"{name}-{n}", spec, problem, config, "main")
@@ -103,7 +103,7 @@ def _named(given: Any) -> tuple[str, Problem]:
     return name, describe(op, shape, -1 if op == "gemv" else dim, dtype, trans=op == "gemv" and bool(dim))
 
 
-def _main(problem: Problem, tile: Tile) -> Specialization:
+def specialized(problem: Problem, tile: Tile) -> Specialization:
     """What `plans.py` would run on fresh tensors."""
     kind = problem.dtype
     if problem.op == "gemv":

@@ -7,10 +7,7 @@ zero between launches.
 
 from __future__ import annotations
 
-import functools
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -18,83 +15,17 @@ import torch
 from torch import Tensor
 
 from . import capture, dtypes, targets
-from .geometry import pow2_ceil
 from .interpret import interpret
-from .kernels.compat import ast_source
+from .launcher import MIDDLE, Passed, compiled, launcher
 from .problem import contiguous_strides
 from .specialize import Specialization
+from .workspaces import WORKSPACES, workspace
 
 _current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor, Any]] = {}
-_LOCK = threading.Lock()
 _SLOT_BYTES = 8
 STATES = ("p0", "p1", "p2", "ticket_ptr")
-
-
-def _new_workspace(device: torch.device, tickets: int, slots: int) -> tuple[Tensor, Tensor]:
-    return torch.zeros(tickets, dtype=torch.int32, device=device), torch.empty(slots, dtype=torch.int64, device=device)
-
-
-def _workspace(device: torch.device, stream: int, tickets: int, slots: int) -> tuple[Tensor, Tensor]:
-    """(tickets, all zero; room for partial states). Launches of one stream follow one another, so they share it; a graph gets its own."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        return _new_workspace(device, tickets, slots)  # from the graph's pool, zeroed again by every replay
-    key = (device.type, device.index or 0, stream)
-    had = _WORKSPACES.get(key)
-    if had is not None and had[0].numel() >= tickets and had[1].numel() >= slots:
-        return had[0], had[1]
-    with _LOCK:  # what is replaced lives on: another thread may have taken its address and not launched yet
-        had = _WORKSPACES.get(key)
-        if had is not None:
-            tickets, slots = max(tickets, had[0].numel()), max(slots, had[1].numel())
-        found = _new_workspace(device, max(4096, pow2_ceil(tickets)), max(1 << 16, pow2_ceil(slots)))
-        _WORKSPACES[key] = (*found, had)
-    return found
-
-
-@functools.lru_cache(maxsize=4096)
-def compiled(spec_key: tuple[Any, ...], target: targets.Target, device_index: int) -> Any:
-    """The compiled kernel, for a device."""
-    import triton
-
-    fn, signature, constexprs, divisible, warps = spec_key
-    names = fn.arg_names
-    source = ast_source(fn, dict(signature), dict(constexprs), {(names.index(n),): [["tt.divisibility", 16]] for n in divisible})
-    return triton.compile(source, target=targets.compiler_target(target), options={"num_warps": warps} if warps else {})
-
-
-@dataclass(frozen=True)
-class Passed:
-    """What a compiled launcher is told of a kernel in place of its source: the arguments that the binary takes, without the constants.
-
-    All pointers look alike to it, so that few launchers are compiled. Parsing 30 constants took 0.4 us of every launch.
-    """
-
-    signature: dict[int, str]
-    constants: dict[Any, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, signature: tuple[tuple[str, str], ...]) -> Passed:
-        """The arguments of a signature that are no constants."""
-        kinds = [kind for _, kind in signature if kind != "constexpr"]
-        return cls(dict(enumerate("*i8" if kind.startswith("*") else kind for kind in kinds)))
-
-
-_MIDDLE = ("function", "cooperative", "launch_pdl", "", "", "metadata", "", "", "")  # what the compiled launcher takes before the arguments
-
-
-def _launcher(kernel: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
-    """(launch, middle), to be called as `launch(grid, 1, 1, stream, *middle, *arguments)`.
-
-    It is the compiled launcher itself where this Triton's is known, else its public wrapper.
-    """
-    run = kernel.run
-    direct = None if hasattr(run, "arg_annotations") else getattr(run, "launch", None)  # Triton 3.9 takes the arguments otherwise
-    if direct is not None and hasattr(run, "launch_pdl") and hasattr(run, "profile_scratch_size") and run.global_scratch_size == 0:
-        return direct, (kernel.function, run.launch_cooperative_grid, run.launch_pdl, None, None, kernel.packed_metadata, None, None, None)
-    return run, (kernel.function, kernel.packed_metadata, None, None, None)
 
 
 try:  # what Inductor's code calls: a third of the host time of torch.empty
@@ -232,11 +163,11 @@ class Plan:
         def after(stream: int) -> tuple[Any, ...]:
             if not _capturing():
                 had = seen.get(stream)
-                if had is not None and _WORKSPACES.get((device.type, index, stream)) is had[0] is not None:
+                if had is not None and WORKSPACES.get((device.type, index, stream)) is had[0] is not None:
                     return had[1]
             found = tuple(compress((*self._room_pointers(stream), *self._rest), behind))
             if not _capturing():
-                seen[stream] = _WORKSPACES.get((device.type, index, stream)), found
+                seen[stream] = WORKSPACES.get((device.type, index, stream)), found
             return found
 
         return after
@@ -257,8 +188,8 @@ class Plan:
             return tuple(compress((*pointers, follows, *position, *self._rest[1 + len(position) :]), self._passed[2:]))
 
         apart, following = after(0), after(1)
-        overlaps = self.target.overlaps and len(middle) == len(_MIDDLE)
-        early = tuple(True if name == "launch_pdl" else value for name, value in zip(_MIDDLE, middle, strict=overlaps))
+        overlaps = self.target.overlaps and len(middle) == len(MIDDLE)
+        early = tuple(True if name == "launch_pdl" else value for name, value in zip(MIDDLE, middle, strict=overlaps))
 
         def call(first: Tensor, second: Tensor | None, *position: int) -> None:
             if several and _current_device() != index:
@@ -306,7 +237,7 @@ class Plan:
         if self._sparse:
             kernel.src = Passed.of(self.spec.signature)  # what its launcher is made from when it is loaded
         with torch.cuda.device(self._index):  # where the binary is loaded
-            self._launch = _launcher(kernel)
+            self._launch = launcher(kernel)
         return self._launch
 
     def _room_pointers(self, stream: int) -> tuple[int, ...]:
@@ -315,7 +246,7 @@ class Plan:
         return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], tickets.data_ptr())
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:
-        return _workspace(self.device, stream, self.spec.output_tiles, self._slots * self.spec.op.arity)
+        return workspace(self.device, stream, self.spec.output_tiles, self._slots * self.spec.op.arity)
 
     def _interpret(self, *operands: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
         spec = self.spec
@@ -329,5 +260,5 @@ class Plan:
         try:
             interpret(spec, self._shift, operands, [*(given.get(n) for n in self._states), *rest])
         except BaseException:
-            _WORKSPACES.clear()  # some programs may have arrived, others never will
+            WORKSPACES.clear()  # some programs may have arrived, others never will
             raise

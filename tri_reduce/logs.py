@@ -17,8 +17,8 @@ KINDS = ("plan",)
 
 
 @functools.cache
-def _follow_environment() -> None:
-    """Read at first use. ValueError: TRI_REDUCE_LOG is something else."""
+def follow_environment() -> None:
+    """Obey TRI_REDUCE_LOG, which is read at first use. ValueError: it is something else."""
     wanted = os.environ.get("TRI_REDUCE_LOG")
     if not wanted:
         return
@@ -33,7 +33,7 @@ def _follow_environment() -> None:
 
 def plan(what: Problem | str, tile: Tile | None, why: str) -> None:
     """A plan was made: for which problem, with which tile (None: no kernel), and why this one."""
-    _follow_environment()
+    follow_environment()
     if LOGGER.isEnabledFor(logging.DEBUG):
         LOGGER.debug("plan: %s | %s | %s", _named(what), "no kernel" if tile is None else _config(tile), why)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shlex
 import sys
 import time
@@ -20,7 +21,7 @@ from torch import Tensor
 import tri_reduce
 
 from . import autotune, buckets, configs, demo, dtypes, problem, progress, targets, validate
-from .cli import INTERRUPTED, PROGRAM, dims_of, dtype_of, shape_of
+from .cli import INTERRUPTED, dims_of, dtype_of, refused, shape_of
 
 INTERPRETED_ELEMENTS = 1 << 10  # of an input of the built-in list without a GPU
 
@@ -52,6 +53,8 @@ class Wanted:
         x = torch.empty(self.shape, dtype=self.dtype, device="meta")
         if self.trans and self.op != "gemv":
             raise ValueError("--trans is gemv's")
+        if self.op == "gemv" and self.dim != -1:
+            raise ValueError("--dim is a reduction's: --trans multiplies with the transposed matrix")
         if 0 in self.shape:
             raise ValueError("an empty input has nothing to choose")
         if self.op == "gemv":
@@ -93,7 +96,7 @@ class Outcome:
 def add_to(commands: Any) -> None:
     """Add the command to the program's."""
     command = commands.add_parser("tune", help="measure problems beforehand, for TRI_REDUCE_AUTOTUNE=cached")
-    _add_problem(command, nargs="*")
+    add_problem(command, " (default: common ones)", nargs="*")
     command.add_argument("--file", type=Path, help="problems to tune, one a line: SHAPE and options as here; # begins a comment")
     command.add_argument("--device", help="where to tune, as cuda:1 (default: the current GPU)")
     command.add_argument("--again", action="store_true", help="measure also what is in the store")
@@ -101,8 +104,10 @@ def add_to(commands: Any) -> None:
     command.set_defaults(run=run)
 
 
-def _add_problem(parser: argparse.ArgumentParser, **shape: Any) -> None:
-    parser.add_argument("shape", metavar="SHAPE", type=shape_of, help="an input's shape, as 8192x50257 (default: common ones)", **shape)
+def add_problem(parser: argparse.ArgumentParser, default: str = "", **shape: Any) -> None:
+    """The arguments that describe a problem, as the fields of `Wanted`."""
+    text = f"the input's shape, as 8192x50257; for gemv M x K{default}"
+    parser.add_argument("shape", metavar="SHAPE", type=shape_of, help=text, **shape)
     parser.add_argument("--op", default="sum", help="a reduction, or gemv (default: sum)")
     parser.add_argument("--dim", default=-1, type=dims_of, help="the reduced axes: -1, 0,2,3 or all (default: -1)")
     parser.add_argument("--dtype", default=torch.float32, type=dtype_of, help="as fp32, bf16 or int64 (default: fp32)")
@@ -124,7 +129,7 @@ def read(lines: Iterable[str], name: str) -> Iterator[Wanted]:
         ['64x1000 --op max --dim -1 --dtype fp32', '4096x4096 --op gemv --dtype bf16']
     """
     parser = _Line(add_help=False, allow_abbrev=False)
-    _add_problem(parser)
+    add_problem(parser)
     for number, line in enumerate(lines, 1):
         yield from _on_line(parser, line, f"{name}:{number}")
 
@@ -154,7 +159,9 @@ def _wanted(args: argparse.Namespace) -> list[Wanted]:
             found += read(args.file.read_text().splitlines(), str(args.file))
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"--file {args.file}: {getattr(error, 'strerror', None) or error}") from None
-    if not found and args.file is None:
+        if not found:
+            raise ValueError(f"--file {args.file}: there is no problem in it")
+    if not found:
         found += read((files("tri_reduce") / "common_problems.txt").read_text().splitlines(), "common_problems.txt")
         if targets.interpreting():
             found = [replace(w, shape=demo.scaled(w.shape, INTERPRETED_ELEMENTS)) for w in found]
@@ -173,6 +180,19 @@ def _device(name: str | None) -> torch.device:
     if not targets.runs_kernels(device):
         raise ValueError(f"nothing to tune on {device}: its tensors take the PyTorch reference (TRITON_INTERPRET=1 runs the kernels there)")
     return device
+
+
+def _store(device: torch.device) -> autotune.Store:
+    """Where to keep what is tuned; ValueError where nothing can be kept."""
+    store = autotune.Store(device=device)
+    folder = store.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"nothing can be kept in {folder}: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"nothing can be kept in {folder}: it is read-only")
+    return store
 
 
 def _values(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -202,10 +222,10 @@ def run(args: argparse.Namespace) -> int:
     """The command; its exit status: 1 where a problem could not be tuned, 2 for bad input, 130 when interrupted."""
     try:
         device, wanted = _device(args.device), _wanted(args)
+        store = _store(device)
     except ValueError as error:
-        print(f"{PROGRAM} tune: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    store, outcomes, interrupted = autotune.Store(device=device), list[Outcome](), False
+        return refused("tune", error)
+    outcomes, interrupted = list[Outcome](), False
     with progress.steps(len(wanted), "tuning", sys.stderr if args.json else sys.stdout) as done:
         try:
             for each in wanted:

@@ -39,7 +39,7 @@ def fits(problem: object, x: int, r: int) -> bool:
     from tri_reduce import inventory
     from tri_reduce.geometry import Tile
 
-    spec = inventory._main(problem, Tile(problem.layout, x, r, plain=True, programs=40))
+    spec = inventory.specialized(problem, Tile(problem.layout, x, r, plain=True, programs=40))
     try:
         toolchain.compile_record(spec.fn, dict(spec.signature), dict(spec.constexprs), spec.attrs, {})
     except toolchain.BufferOverflow:

@@ -24,7 +24,7 @@ def tile_of(op, x, r):
 
 
 def found(problem, tile):
-    spec = inventory._main(problem, tile)
+    spec = inventory.specialized(problem, tile)
     return check.examine("tile", spec.fn, dict(spec.signature), dict(spec.constexprs), spec.attrs, spec.options)
 
 

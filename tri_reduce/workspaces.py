@@ -1,0 +1,35 @@
+"""Where programs that share outputs meet: tickets, zero between launches, and room for their partial states, one of each a stream."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .geometry import pow2_ceil
+
+WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor, Any]] = {}  # by device and stream, each with the one it replaced
+_LOCK = threading.Lock()
+
+
+def _new_workspace(device: torch.device, tickets: int, slots: int) -> tuple[Tensor, Tensor]:
+    return torch.zeros(tickets, dtype=torch.int32, device=device), torch.empty(slots, dtype=torch.int64, device=device)
+
+
+def workspace(device: torch.device, stream: int, tickets: int, slots: int) -> tuple[Tensor, Tensor]:
+    """(tickets, all zero; room for partial states). Launches of one stream follow one another, so they share it; a graph gets its own."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return _new_workspace(device, tickets, slots)  # from the graph's pool, zeroed again by every replay
+    key = (device.type, device.index or 0, stream)
+    had = WORKSPACES.get(key)
+    if had is not None and had[0].numel() >= tickets and had[1].numel() >= slots:
+        return had[0], had[1]
+    with _LOCK:  # what is replaced lives on: another thread may have taken its address and not launched yet
+        had = WORKSPACES.get(key)
+        if had is not None:
+            tickets, slots = max(tickets, had[0].numel()), max(slots, had[1].numel())
+        found = _new_workspace(device, max(4096, pow2_ceil(tickets)), max(1 << 16, pow2_ceil(slots)))
+        WORKSPACES[key] = (*found, had)
+    return found
