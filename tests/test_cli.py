@@ -11,7 +11,7 @@ import torch
 import tri_reduce
 from tri_reduce import cli, demo, environment, logs, problem, targets
 from tri_reduce.configs import candidates
-from tri_reduce.explanation import Explanation, predicted_us
+from tri_reduce.explanation import Explanation, floor_us, predicted_us
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import measured
@@ -155,6 +155,12 @@ def test_explain_tells_programs_what_it_tells_people(capsys):
 
 def test_explain_predicts_nothing_where_nothing_was_timed(capsys):
     assert printed(capsys, "explain", "64x1024", "--device", "ascend")["predicted_us"] is None
+
+
+def test_the_floor_is_within_what_it_claims_of_the_measured_floors():
+    for p in measured.problems():
+        found = floor_us(problem.describe(p.op, p.shape, p.dim, p.dtype), targets.H200)
+        assert abs(found / p.floor - 1) < 0.1, p
 
 
 def test_the_prediction_is_within_what_it_claims_of_the_measured_problems():
