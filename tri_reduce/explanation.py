@@ -21,7 +21,8 @@ REASONS = {
 
 def floor_us(problem: Problem, target: Target) -> float:
     """Microseconds of moving everything once, with cold caches; without the latency where nothing is known of it."""
-    moved = problem.nbytes + problem.xnumel * problem.dtype.itemsize
+    vector = problem.rnumel if problem.op == "gemv" else 0
+    moved = problem.nbytes + (vector + problem.xnumel) * problem.dtype.itemsize
     return moved / (SUSTAINED * target.bandwidth) * 1e6 + (LATENCY_US if target.registers else 0.0)
 
 
