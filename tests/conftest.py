@@ -119,3 +119,15 @@ def reference(monkeypatch, no_remembered_plans):
 
     runs_kernels = targets.runs_kernels
     monkeypatch.setattr(targets, "runs_kernels", lambda d: d.type != "cpu" and runs_kernels(d))
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """Counts calls that were not recalled."""
+    from tri_reduce import recall
+
+    seen = []
+    for name in ("_reduction", "_product"):
+        original = getattr(recall, name)
+        monkeypatch.setattr(recall, name, lambda *given, original=original: (seen.append(given), original(*given))[1])
+    return seen

@@ -16,16 +16,6 @@ def x(device):
     return (torch.arange(120, device=device) * 37 % 19 - 9).view(3, 40).float()
 
 
-@pytest.fixture
-def long(monkeypatch):
-    """Counts calls that went the long way."""
-    seen = []
-    for name in ("_reduction", "_product"):
-        original = getattr(recall, name)
-        monkeypatch.setattr(recall, name, lambda *given, original=original: (seen.append(given), original(*given))[1])
-    return seen
-
-
 def recalled(x, out):
     """Both calls, with and without `out`, twice."""
     for _ in range(2):
