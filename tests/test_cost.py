@@ -41,9 +41,8 @@ def test_the_lattice_leaves_out_what_spills_and_what_leaves_lanes_idle():
         for tile in lattice(problem, H200, 10**9):
             values = tile.lanes / (32 * tile.warps)
             whole = tile.x >= problem.xnumel and tile.r0 >= problem.reduced[-1].size
-            ragged = problem.layout == "rows" and not problem.aligned_rows
-            single = problem.layout == "columns" and problem.column_vector == 1
-            least = VECTOR_BYTES / problem.dtype.itemsize if ragged else min(VALUES) if single else LEAST_VALUES
+            single = LEAST_VALUES if problem.column_vector > 1 else min(VALUES)
+            least = single if problem.layout == "columns" else VECTOR_BYTES / problem.dtype.itemsize
             assert values <= max(VALUES) and (values >= least or whole), tile
 
 

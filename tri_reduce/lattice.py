@@ -31,8 +31,8 @@ def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[
     found: dict[tuple[int, int, int], list[int]] = {}
     columns = problem.layout == "columns"
     least = min(LEAST_COLUMNS, widest) if columns else 1
-    ragged = VECTOR_BYTES // problem.dtype.itemsize if problem.layout == "rows" and not problem.aligned_rows else 1
-    least_values = max(ragged, LEAST_VALUES if not columns or problem.column_vector > 1 else 1)
+    vector = VECTOR_BYTES // problem.dtype.itemsize
+    least_values = vector if not columns else LEAST_VALUES if problem.column_vector > 1 else 1
     values = [n for n in VALUES if n >= least_values]
     for warps in WARPS:
         for lanes in {min(target.warp * warps * n, target.max_tile) for n in values}:
