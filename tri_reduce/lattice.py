@@ -11,7 +11,7 @@ from .targets import Target
 WARPS = (1, 2, 4, 8, 16)  # of a program
 VALUES = (2, 4, 8, 16, 32)  # of a tile, that a thread holds: more are spilled
 LEAST_VALUES = 4  # ... where several are read at once: fewer leave loads unfilled
-VECTOR_BYTES = 16  # of a load: rows that start anywhere are read in whole vectors or not at all well
+VECTOR_BYTES = 16  # of a load: rows are read in whole vectors
 PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where programs share outputs
 AHEAD = (1, 4)  # iterations in flight: as the compiler likes, and all that registers hold
 ROWS_AT_ONCE, PIECES = 8, 4  # of which a tile holds a part, or at least one of so many pieces
