@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .geometry import Tile, fold_block, tiles_of
+from .geometry import Tile, alike, fold_block, output_tiles, tiles_of
 from .problem import Problem
 from .targets import Target
 
@@ -74,7 +74,7 @@ def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
             chunks[shape] = max(1, -(-tiles_of(problem, t)[1] // t.split))
         partials = -(-t.split // fold_block(t, 4 * problem.arity)) if t.split > 1 else 0
         rows.append((
-            vector(problem, t), size * together(problem, t), -(-problem.xnumel // t.x) * t.split, t.x, t.lanes, t.warps,
+            vector(problem, t), size * together(problem, t), output_tiles(problem, t) * t.split, t.x, t.lanes, t.warps,
             target.warp * t.warps, t.ahead, t.unroll, chunks[shape], t.split, partials,
         ))  # fmt: skip
     head = problem.layout == "rows" and not problem.aligned_rows
@@ -85,7 +85,7 @@ def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
 def vector(problem: Problem, tile: Tile) -> int:
     """Values that a load reads."""
     if problem.layout == "columns":
-        return problem.column_vector
+        return problem.vector if alike(problem, tile) else problem.column_vector
     return tile.r0 if tile.unroll else problem.vector if problem.layout == "rows" and tile.r0 >= problem.vector else 1
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import configs, cost
-from .geometry import Tile, tiles_of
+from .geometry import Tile, output_tiles, tiles_of
 from .problem import Problem
 from .targets import Target
 
@@ -71,7 +71,7 @@ class Explanation:
     def _config(self, tile: Tile) -> dict[str, int]:
         warps = ({"UNROLL": tile.unroll} if tile.unroll else {}) | ({"num_warps": tile.warps} if self.target.warp else {})
         knobs = {"XBLOCK": tile.x, "R0_BLOCK": tile.r0, "R1_BLOCK": tile.r1, "SPLIT": tile.split, "AHEAD": tile.ahead, **warps}
-        return knobs | {"programs": -(-self.problem.xnumel // tile.x) * tile.split}
+        return knobs | {"programs": output_tiles(self.problem, tile) * tile.split}
 
     def __str__(self) -> str:
         """One screen for a person."""

@@ -56,13 +56,32 @@ def row_overhang(problem: Problem) -> int:
     return 0 if problem.aligned_rows or problem.layout != "rows" else problem.vector - 1
 
 
+def alike(problem: Problem, tile: Tile) -> int:
+    """Rows after which columns start as far behind a vector again, where the tile's programs each read only such rows, in whole vectors;
+    else 0. Of the programs that share an output, every so many-eth has the same rows.
+    """
+    period = problem.alike
+    vectors = tile.x >= 2 * problem.vector and not tile.plain and not tile.programs
+    return period if period and vectors and tile.split % period == 0 else 0
+
+
+def output_tiles(problem: Problem, tile: Tile) -> int:
+    """Tiles that cover the outputs once. Columns that start between vectors leave one vector of a tile's lanes to that."""
+    if not alike(problem, tile):
+        return -(-problem.xnumel // tile.x)
+    inner = problem.kept[-1].size
+    return problem.xnumel // max(inner, 1) * -(-inner // (tile.x - problem.vector))
+
+
 def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
-    """(tiles along the inner reduced axis, tiles along all) that cover the reduced axes once."""
+    """(tiles along the inner reduced axis that a program may walk, tiles along all) that cover the reduced axes once."""
     inner = problem.reduced[-1].size
     if problem.rnumel == 0:
         return 1, 0
-    inner_tiles = -(-(inner + (0 if tile.plain or tile.unroll else row_overhang(problem))) // tile.r0)
-    return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1)
+    apart = max(alike(problem, tile), 1)
+    overhang = 0 if tile.plain or tile.unroll else row_overhang(problem)
+    inner_tiles = -(-(-(-inner // apart) + overhang) // tile.r0)
+    return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1) * apart
 
 
 def coordinates(problem: Problem, tile: Tile) -> Coordinates:
@@ -108,14 +127,16 @@ def share(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
 
 
 def _split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
-    _, tiles = tiles_of(problem, tile)
-    outputs = -(-problem.xnumel // tile.x)
-    split = max(1, min(wanted, tiles, target.max_programs // outputs))
-    return replace(tile, split=-(-tiles // -(-tiles // split)) if tiles else 1)
+    apart = problem.alike if target.tickets and 2 * wanted >= problem.alike else 0
+    tile = replace(tile, split=max(apart, 1))
+    apart = max(alike(problem, tile), 1)
+    tiles = tiles_of(problem, tile)[1] // apart
+    split = max(1, min(round(wanted / apart), tiles, target.max_programs // output_tiles(problem, tile) // apart))
+    return replace(tile, split=-(-tiles // -(-tiles // split)) * apart if tiles else 1)
 
 
 def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:
     """More outputs a program where the grid would pass the device's limit."""
-    while -(-problem.xnumel // tile.x) * tile.split > target.max_programs and tile.lanes < target.max_tile:
+    while output_tiles(problem, tile) * tile.split > target.max_programs and tile.lanes < target.max_tile:
         tile = replace(tile, x=tile.x * 2)
     return tile

@@ -141,6 +141,17 @@ class Problem:
         return self.vector if fits and (not outer or inner.size % self.vector == 0) else 1
 
     @property
+    def alike(self) -> int:
+        """Rows after which columns start as far behind a 16-byte boundary again, where no row need start on one; 0 where that is of no use:
+        a tile of every so many-eth row is then read in whole vectors.
+        """
+        row, inner, vector = self.reduced[-1], self.kept[-1], self.vector
+        period = vector // math.gcd(vector, row.strides[0])
+        ragged = self.layout == "columns" and self.column_vector < vector and not self.masked
+        steady = all(a.strides[0] % vector == 0 for a in self.reduced[:-1])
+        return period if ragged and steady and inner.size >= 2 * vector and row.size >= 8 * period else 0
+
+    @property
     def nbytes(self) -> int:
         """Bytes of input read once."""
         return self.xnumel * self.rnumel * self.dtype.itemsize

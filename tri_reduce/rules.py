@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from .geometry import Tile, depth_limit, depth_of, fit_grid, pow2_ceil, pow2_floor, row_overhang, share, tiles_of
+from .geometry import Tile, depth_limit, depth_of, fit_grid, output_tiles, pow2_ceil, pow2_floor, row_overhang, share, tiles_of
 from .problem import Problem
 from .targets import Target
 
@@ -29,7 +29,7 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
     if not target.tickets or tile.unroll:
         return tile
     _, tiles = tiles_of(problem, tile)
-    outputs = -(-problem.xnumel // tile.x)
+    outputs = output_tiles(problem, tile)
     if problem.nbytes <= SMALL_BYTES:
         wanted = 1
     elif problem.layout == "columns":

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import ascend, dtypes
-from .geometry import Tile, fold_block, tiles_of
+from .geometry import Tile, alike, fold_block, output_tiles, tiles_of
 from .kernels.compat import Constant, tl
 from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel
@@ -34,7 +34,8 @@ class Walk(Constant):
     """How a kernel walks its operands: a compile-time constant, read by the kernel as `HOW`.
 
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
-    head: rows do not start on a vector. column_vec: contiguous outputs read at once. full_x, full_r: tiles end where the axes do, nothing
+    head: rows do not start on a vector. column_vec: contiguous outputs read at once. alike: columns do not start on a vector; a program
+    reads every so many-eth row, which all start as far behind one (0: all rows, element by element or aligned). full_x, full_r: tiles end where the axes do, nothing
     is masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles: walked without a loop, 0 for
     a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where.
     seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha
@@ -50,6 +51,7 @@ class Walk(Constant):
     vec: int
     head: bool
     column_vec: int
+    alike: int
     full_x: bool
     full_r: bool
     slot_fast: bool
@@ -170,6 +172,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
     chunk = -(-tiles // tile.split) if tiles else 0
+    apart = alike(problem, tile)
     single = len(problem.reduced) == 1
     unroll = 0 if tile.programs else tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
     vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
@@ -181,7 +184,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         "K0": problem.kept[-1].size,
         "R0": problem.reduced[-1].size,
         "inner_tiles": inner_tiles,
-        "tiles": tiles,
+        "tiles": tiles // max(apart, 1),
         "chunk": chunk,
         "slots": slots,
     }
@@ -197,8 +200,9 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         wide=problem.wide,
         vec=vector,
         head=vector > 1 and not tile.unroll and not problem.aligned_rows,
-        column_vec=1 if tile.plain else problem.column_vector,
-        full_x=problem.xnumel % tile.x == 0,
+        alike=apart,
+        column_vec=problem.vector if apart else 1 if tile.plain else problem.column_vector,
+        full_x=not apart and problem.xnumel % tile.x == 0,
         full_r=_covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
         slot_fast=problem.layout != "columns",
         tiles=unroll,
@@ -222,7 +226,8 @@ def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:
     inner = problem.reduced[-1].size
     outer = problem.rnumel // max(inner, 1)
     ragged = problem.layout == "rows" and not problem.aligned_rows and not tile.plain and not tile.unroll
-    return tiles == walked > 0 and not ragged and inner % tile.r0 == 0 and outer % tile.r1 == 0
+    lanes = tile.r0 * max(alike(problem, tile), 1)
+    return tiles == walked > 0 and not ragged and inner % lanes == 0 and outer % tile.r1 == 0
 
 
 def of_reduce(
@@ -281,10 +286,10 @@ def of_reduce(
         pointers["ticket_ptr"] = "i32"
     if tile.programs:
         return _persistent(persistent_reduce_kernel, problem, tile, config, op, pointers, ints, constants)
-    output_tiles = -(-problem.xnumel // tile.x)
+    programs = output_tiles(problem, tile)
     return _specialize(
         reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
-        programs=output_tiles * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=output_tiles, op=op, tile=tile,
+        programs=programs * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=programs, op=op, tile=tile,
     )  # fmt: skip
 
 
@@ -294,10 +299,10 @@ def _persistent(
 ) -> Specialization:  # fmt: skip
     """One of the kernels that walk tiles of outputs. `tile` is what it reads at once of a tile of `config`."""
     constants |= ascend.constants(problem, tile, op) | {"R0_BLOCK": config.r0}
-    output_tiles = ascend.output_tiles(problem, tile)
+    programs = ascend.output_tiles(problem, tile)
     return _specialize(
         fn, pointers, ints, constants, wide=problem.wide, hints=True, zeros=False, warps=0,
-        programs=min(tile.programs, output_tiles * tile.split), slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op,
+        programs=min(tile.programs, programs * tile.split), slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
         tile=config,
     )  # fmt: skip
 
@@ -325,10 +330,10 @@ def of_gemv(
         pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
     if tile.programs:
         return _persistent(persistent_gemv_kernel, problem, tile, config, op, pointers, ints, constants)
-    output_tiles = -(-problem.xnumel // tile.x)
+    programs = output_tiles(problem, tile)
     found = _specialize(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
-        warps=tile.warps, programs=output_tiles * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=output_tiles, op=op,
+        warps=tile.warps, programs=programs * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
         tile=tile,
     )  # fmt: skip
     return found

@@ -3,15 +3,19 @@
 from .combine import arrive, constant, fold_partials, store_state
 from .compat import jit, tl
 from .language import finalize, init, update
-from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile
+from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, window
 
 
 @jit
 def update_tile(
-    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
+    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Read tile `t` of the rows, multiply it by the vector's part and combine it into the accumulator."""
     position = reduced_tile(t, 1, R0_BLOCK, 1, 1, HOW.wide)[1]
+    if HOW.alike > 1:
+        R0 = tl.cdiv(R0 - first_row, HOW.alike)
+        a_r0 *= HOW.alike
+        v_r0 *= HOW.alike
     column = position[None, :]
     if HOW.vec > 1:
         offsets, readable, valid, inner = aligned_tile(a_row[:, None], column, R0, HOW.vec, HOW.head)
@@ -40,30 +44,40 @@ def gemv_kernel(
     """Outputs are the rows of all batches. `HOW` is a `specialize.Walk`."""
     DEEP: tl.constexpr = HOW.deep_kept
     TILES: tl.constexpr = HOW.tiles
-    tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", HOW.slot_fast)
-    k = tile * XBLOCK + tl.arange(0, XBLOCK)
+    tile, slot = program_tile(slots, SINK != "own", HOW.slot_fast)
+    part, first_row = slot, 0  # of the reduced tiles that programs share; of the rows that this one reads
+    if HOW.alike > 1:
+        part, first_row = slot // HOW.alike, slot % HOW.alike
     if HOW.wide:
-        k = tile.to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
-    live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
-    if HOW.kept > 1:
-        K0 = multiple_of(K0, HOW.column_vec)
-    if HOW.kept == 2:
-        a_k1 = multiple_of(a_k1, HOW.column_vec)
-    a_row = kept_offsets(k, K0, a_k1, a_k0, HOW.kept, DEEP, 0) + shift
+        tile = tl.cast(tile, tl.int64)
+    k = tile * XBLOCK + tl.arange(0, XBLOCK)
+    if HOW.alike > 0:
+        a_row, k, live, reach, own, owned = window(tile, first_row * a_r0 + shift, K, K0, a_k1, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
+    else:
+        live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
+        if HOW.kept > 1:
+            K0 = multiple_of(K0, HOW.column_vec)
+        if HOW.kept == 2:
+            a_k1 = multiple_of(a_k1, HOW.column_vec)
+        a_row = kept_offsets(k, K0, a_k1, a_k0, HOW.kept, DEEP, 0) + shift
     v_row = kept_offsets(k, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
+    if HOW.alike > 1:
+        v_ptr += first_row * v_r0
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, slot * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+            acc = update_tile(acc, part * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     else:
-        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
-            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        for t in tl.range(part * chunk, tl.minimum(part * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
+            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     total = finalize(acc, OP, axis=1)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
     else:
         store_state(p0, p0, p0, k * slots + slot if HOW.slot_fast else slot * K + k, total, live, OP)
         if arrive(ticket_ptr + tile, slots):
+            if HOW.alike > 0:  # all of this tile's outputs, wherever the last program's rows start
+                k, live = own + tl.arange(0, XBLOCK), tl.arange(0, XBLOCK) < owned
             total = fold_partials(p0, p0, p0, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, OP, XBLOCK, SBLOCK)
             write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
 

@@ -7,18 +7,21 @@ from .combine import arrive, fold_partials, store_state, write_parts, write_resu
 from .compat import gdc_launch_dependents, gdc_wait, jit, tl
 from .language import finalize, init, update
 from .slots import add_to_slot
-from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, unravel_outer
+from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, unravel_outer, window
 
 
 @jit
 def update_tile(
-    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
     OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Read reduced tile `t` of the rows and combine it into the accumulator."""
     DEEP: tl.constexpr = HOW.deep_reduced
     outer, inner = reduced_tile(t, inner_tiles, R0_BLOCK, R1_BLOCK, HOW.reduced, HOW.wide)
     outer, inner = outer[None, :], inner[None, :]
+    if HOW.alike > 1:
+        R0 = tl.cdiv(R0 - first_row, HOW.alike)
+        x_r0 *= HOW.alike
     start = outer * 0
     if HOW.reduced > 1:
         start = unravel_outer(outer, x_r1, HOW.reduced, DEEP, 0)
@@ -44,6 +47,8 @@ def update_tile(
         value = value.to(OP.cast) - origin[:, None]
     if OP.lift_extra == "index":
         index = inner * i_r0
+        if HOW.alike > 1:
+            index = (inner * HOW.alike + first_row) * i_r0
         if HOW.reduced > 1:
             index += unravel_outer(outer, i_r1, HOW.reduced, DEEP, 2)
         return update(acc, value, OP, mask=valid, index=index)
@@ -70,16 +75,22 @@ def reduce_kernel(
         if follows == 0:
             gdc_wait()  # what ran before may have written the values
         gdc_launch_dependents()
-    tile, slot = program_tile(K, XBLOCK, slots, SINK != "own", HOW.slot_fast)
-    k = tile * XBLOCK + tl.arange(0, XBLOCK)
+    tile, slot = program_tile(slots, SINK != "own", HOW.slot_fast)
+    part, first_row = slot, 0  # of the reduced tiles that programs share; of the rows that this one reads
+    if HOW.alike > 1:
+        part, first_row = slot // HOW.alike, slot % HOW.alike
     if HOW.wide:
-        k = tile.to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
-    live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
-    if HOW.kept > 1:
-        K0 = multiple_of(K0, HOW.column_vec)
-    if HOW.kept == 2:
-        x_k1 = multiple_of(x_k1, HOW.column_vec)
-    x_row = kept_offsets(k, K0, x_k1, x_k0, HOW.kept, DEEP, 0) + shift
+        tile = tl.cast(tile, tl.int64)
+    k = tile * XBLOCK + tl.arange(0, XBLOCK)
+    if HOW.alike > 0:
+        x_row, k, live, reach, own, owned = window(tile, first_row * x_r0 + shift, K, K0, x_k1, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
+    else:
+        live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
+        if HOW.kept > 1:
+            K0 = multiple_of(K0, HOW.column_vec)
+        if HOW.kept == 2:
+            x_k1 = multiple_of(x_k1, HOW.column_vec)
+        x_row = kept_offsets(k, K0, x_k1, x_k0, HOW.kept, DEEP, 0) + shift
     where_row = x_row
     if HOW.masked:
         where_row = kept_offsets(k, K0, w_k1, w_k0, HOW.kept, DEEP, 1)
@@ -94,11 +105,11 @@ def reduce_kernel(
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, slot * chunk + t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+            acc = update_tile(acc, part * chunk + t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
     else:
-        for t in tl.range(slot * chunk, tl.minimum(slot * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
-            acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
+        for t in tl.range(part * chunk, tl.minimum(part * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
+            acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0,
                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
     state = finalize(acc, OP, axis=1, partial=True)
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
@@ -118,6 +129,9 @@ def reduce_kernel(
         offsets = k * slots + slot if HOW.slot_fast else slot * K + k
         store_state(p0, p1, p2, offsets, state, live, PARTIAL)
         if arrive(ticket_ptr + tile, slots):
+            if HOW.alike > 0:  # all of this tile's outputs, wherever the last program's rows start
+                k, live = own + tl.arange(0, XBLOCK), tl.arange(0, XBLOCK) < owned
+                out_offsets = kept_offsets(k, K0, o_k1, o_k0, HOW.kept, DEEP, 2)
             state = fold_partials(
                 p0, p1, p2, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, PARTIAL, XBLOCK, SBLOCK
             )

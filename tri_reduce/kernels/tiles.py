@@ -77,14 +77,38 @@ def aligned_tile(start, column, R0, VEC: tl.constexpr, HEAD: tl.constexpr):
     if HEAD:
         head = start % VEC
         end = (R0 + head + (VEC - 1)) // VEC * VEC
-        return start // VEC * VEC + column, column < end, (column >= head) & (column < R0 + head), column - head
+        readable = tl.max_constancy(column < end, (1, VEC))  # which the compiler does not see where `start` differs between lanes
+        return start // VEC * VEC + column, readable, (column >= head) & (column < R0 + head), column - head
     else:
         end = (R0 + (VEC - 1)) // VEC * VEC
         return multiple_of(start, VEC) + column, column < end, column < R0, column
 
 
 @jit
-def program_tile(K, XBLOCK: tl.constexpr, slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
+def window(tile, ahead, K, K0, outer_stride, NAXES: tl.constexpr, DEEP: tl.constexpr, XBLOCK: tl.constexpr, VEC: tl.constexpr):
+    """Outputs of a tile whose rows all start as far behind a vector: (offsets, outputs, exist, may be read, where the tile's outputs begin,
+    how many it has).
+
+    Lanes begin on the vector that the first output lies in, so that whole vectors are read; one vector of lanes is left for that. `ahead`:
+    offset of the rows' first elements from those of their outputs.
+    """
+    inner = K if NAXES == 1 else K0
+    wide = XBLOCK - VEC
+    per_row = tl.cdiv(inner, wide)
+    outer, begin = tile // per_row, tile % per_row * wide
+    start = begin + ahead
+    if NAXES > 1:
+        start += unravel_outer(outer, outer_stride, NAXES, DEEP, 0)
+    head = start % VEC
+    count = tl.minimum(inner - begin, wide)
+    lane = tl.arange(0, XBLOCK)
+    first = outer * inner + begin
+    exists = (lane >= head) & (lane < head + count)
+    return start // VEC * VEC + lane, first + lane - head, exists, lane < (head + count + (VEC - 1)) // VEC * VEC, first, count
+
+
+@jit
+def program_tile(slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
     """(output tile, slot) of this program: neighbours in the grid read neighbours in memory."""
     pid = tl.program_id(0)
     if not SHARED:
@@ -92,5 +116,5 @@ def program_tile(K, XBLOCK: tl.constexpr, slots, SHARED: tl.constexpr, SLOT_FAST
     elif SLOT_FAST:
         return pid // slots, pid % slots
     else:
-        output_tiles = tl.cdiv(K, XBLOCK)
+        output_tiles = tl.num_programs(0) // slots
         return pid % output_tiles, pid // output_tiles
