@@ -31,6 +31,12 @@ def _facts(case: Case) -> tuple[Problem, Any]:
     return problem, reduction(x, case.op, case.dim, False, None, None, False, None, None, 1, 2, "run_to_run")
 
 
+def result_of(case: Case) -> torch.dtype:
+    """What a call of the library would give."""
+    problem, r = _facts(case)
+    return problem.dtype.torch if r is None else r.result
+
+
 def specialise(case: Case, tile: Tile) -> Specialization:
     """The kernel that a call of the library would run with this tile."""
     problem, r = _facts(case)

@@ -15,7 +15,7 @@ from tri_reduce import bench_problems
 from tri_reduce.problem import Problem, describe
 
 KEPT_OUT = ("resnet50", "convnext", "bert", "llama", "qwen gemv", "gemma gemv", "vocabulary 2", "random 2", "odd")
-ITEMSIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
+ITEMSIZE = {"bf16": 2, "fp16": 2, "fp32": 4, "i8": 1}
 SMALLEST, LARGEST = 1 << 16, 1 << 30  # bytes of input
 Dim = int | tuple[int, ...] | None
 Stages = tuple[tuple[int, int], ...]  # (channels, height = width)
@@ -229,6 +229,44 @@ def log_uniform(family: str, count: int, seed: int) -> Iterator[Case]:
             yield Case(family, "sum", (max(1, length // part), others, part), (0, 2), dtype)
 
 
+def ragged(family: str, count: int, seed: int) -> Iterator[Case]:
+    """Lengths that are multiples of nothing: rows, columns, both axes around kept ones, few long rows, gemv of all of them."""
+    rng = random.Random(seed)
+    ops = ("sum", "sum", "sum", "max", "mean", "argmax", "var", "var", "logsumexp", "sum_sq")
+
+    def odd(low: float, high: float) -> int:
+        return int(2 ** rng.uniform(math.log2(low), math.log2(high))) | 1
+
+    for n in range(count):
+        dtype = rng.choice(("bf16", "fp32", "fp16", "fp32", "bf16", "i8"))
+        numel, op = 2 ** rng.uniform(22.5, 27) / ITEMSIZE[dtype], rng.choice(ops[:4] if dtype == "i8" else ops)
+        kind = ("columns", "rows", "columns", "few", "space", "gemv", "gemv columns", "middle", "short")[n % 9]
+        if kind == "columns":
+            width = odd(67, min(40000, numel / 200))
+            yield Case(family, op, (round(numel / width), width), 0, dtype)
+        elif kind == "rows":
+            length = odd(130, 70000)
+            yield Case(family, op, (round(numel / length), length), -1, dtype)
+        elif kind == "short":
+            length = rng.randint(2, 130)
+            yield Case(family, op, (round(numel / length), length), -1, dtype)
+        elif kind == "few":
+            rows = odd(1, 64)
+            yield Case(family, op, (rows, round(numel / rows) | 1), -1, dtype)
+        elif kind == "space":
+            side, channels = odd(13, 121), odd(31, 600)
+            yield Case(family, op if op in ("sum", "mean", "var", "max") else "sum", (max(2, round(numel / (side * side * channels))), channels,
+                       side, side), PER_CHANNEL if n % 2 else SPACE, dtype)  # fmt: skip
+        elif kind == "middle":
+            inner = odd(131, 3000)
+            outer = odd(2, 40)
+            yield Case(family, op, (outer, max(9, round(numel / inner / outer)), inner), 1, dtype)
+        else:
+            width = odd(300, 30000)
+            shape = (round(numel / width), width)
+            yield Case(family, "gemv", shape, None, dtype if dtype != "i8" else "bf16", kind == "gemv columns")
+
+
 def benchmarks() -> Iterator[Case]:
     """The lists of `python -m tri_reduce bench`, but for what lies in memory in a way of its own."""
     for family in ("standard", "odd"):
@@ -253,6 +291,7 @@ def cases() -> tuple[Case, ...]:
         vocabularies(),
         log_uniform("random 1", 45, 1),
         log_uniform("random 2", 45, 2),
+        ragged("ragged 1", 108, 3),
         benchmarks(),
     ):
         for case in part:

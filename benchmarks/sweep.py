@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from compiling import compile_tile, lattice_of, specialise, start, started
+from compiling import compile_tile, lattice_of, result_of, specialise, start, started
 from corpus import KEPT_OUT, LARGEST, Case, cases
 from lattice import neighbours, tile_at
 from torch import Tensor
@@ -95,7 +95,9 @@ class Device:
     def values(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Normally distributed numbers."""
         if dtype not in self.buffers:
-            self.buffers[dtype] = torch.randn(self.limit // dtype.itemsize, device=self.device, dtype=dtype)
+            size = self.limit // dtype.itemsize
+            some = torch.randn(size, device=self.device, dtype=dtype if dtype.is_floating_point else torch.float16)
+            self.buffers[dtype] = some if dtype.is_floating_point else some.mul_(40).to(dtype)
         return self.buffers[dtype][: torch.Size(shape).numel()].view(*shape)
 
 
@@ -238,9 +240,8 @@ class Sweep:
         return (lambda: plan.run(x, v, None, out)) if case.op == "gemv" else (lambda: plan.run(x, None, out))
 
     def output(self, case: Case) -> Tensor:
-        """Where results go: of a torch dtype by what the op gives."""
-        dtype = torch.int64 if case.op == "argmax" else case.problem.dtype.torch
-        return torch.empty(case.problem.xnumel, dtype=dtype, device=self.device.device)
+        """Where results go."""
+        return torch.empty(case.problem.xnumel, dtype=result_of(case), device=self.device.device)
 
     def check(self, case: Case) -> float:
         """The selector's first pick against float64: its error as a share of the bound."""
@@ -282,7 +283,7 @@ def run(
     """All problems, a window of them at a time, until the deadline."""
     waiting = [progress_of(case, records.get(case.key)) for case in todo]
     waiting = [p for p in waiting if not p.record["done"] or sweep.missing(p)]
-    waiting.sort(key=lambda p: not p.record["done"])  # first what only lacks candidates
+    waiting.sort(key=lambda p: bool(p.record["done"]))  # what only lacks candidates comes last
     print(f"{len(todo)} problems, {len(waiting)} to do", flush=True)
     total, done, said = len(waiting), 0, time.monotonic()
     active: list[Progress] = []

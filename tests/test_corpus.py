@@ -27,7 +27,7 @@ def test_inputs_have_64_KiB_to_1_GiB_and_most_1_to_256_MiB(cases):
 
 
 def test_every_dtype_layout_and_kind_of_work_is_there(cases):
-    assert {c.dtype for c in cases} == {"bf16", "fp16", "fp32"}
+    assert {c.dtype for c in cases} == {"bf16", "fp16", "fp32", "i8"}
     assert {c.problem.layout for c in cases} == {"rows", "columns"}
     assert {c.op for c in cases} >= {"sum", "mean", "var", "max", "argmax", "logsumexp", "sum_sq", "norm", "gemv"}
 

@@ -32,13 +32,6 @@ ROOM = {
 }
 
 
-def _bound(op: DeviceOp, problem: Problem) -> int:
-    """What no sum of the contributions can pass."""
-    low, high = dtypes.limits(problem.dtype) if not problem.dtype.is_float else (-1, 1)
-    squared = 2 if op.lift is fn.lift_square else 1
-    return problem.rnumel * (1 if op.lift is fn.lift_nonzero else max(-int(low), int(high)) ** squared)
-
-
 def check(op: DeviceOp, *kinds: dtypes.DType) -> None:
     """Refuse what an Ascend device cannot run, or would run wrong.
 
@@ -76,17 +69,11 @@ _VECTOR = {
 }
 
 
-def on_vectors(op: DeviceOp, problem: Problem | None = None) -> DeviceOp:
-    """The op as the vector unit computes it; partial states that would be float64 keep the accumulator's dtype.
-
-    64-bit integers are added one by one: sums of so few small ones that 32 bits hold them are kept in these until the fold.
-    """
+def on_vectors(op: DeviceOp) -> DeviceOp:
+    """The op as the vector unit computes it; partial states that would be float64 keep the accumulator's dtype."""
     wider = op.wider
     if wider is not None:
         wider = None if "fp64" in {str(d) for d in wider.dtypes} else on_vectors(wider)
-    if problem is not None and str(op.dtypes[0]) == "int64" and op.combine is fn.add and _bound(op, problem) < 2**31:
-        narrow = tl.int32 if op.cast is not None else None
-        op, wider = replace(op, dtypes=(tl.int32,), cast=narrow), on_vectors(wider or op)
     is_float = str(op.dtypes[0]).startswith("fp")
     folds = 2 if is_float and op.fold in (fn.fold_max, fn.fold_min) else 3 if op.fold is fn.fold_moments else op.folds
     lift, combine, fold, finish = (_VECTOR.get(f, f) for f in (op.lift, op.combine, op.fold, op.finish))

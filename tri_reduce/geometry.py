@@ -13,6 +13,7 @@ from .problem import Problem
 from .targets import Target
 
 FOLD_BYTES = 32  # of states that a thread holds in the last fold
+SEGMENT = 384  # bytes of a row of a tile that does not start on a vector: what it shares with its neighbours is little beside that
 FOLD_GROUP = 32  # tiles of partials that it adds up one after another before it adds up those sums
 Coordinates = tuple[int, ...]
 
@@ -60,9 +61,10 @@ def alike(problem: Problem, tile: Tile) -> int:
     """Rows after which columns start as far behind a vector again, where the tile's programs each read only such rows, in whole vectors;
     else 0. Of the programs that share an output, every so many-eth has the same rows.
     """
-    period = problem.alike
-    vectors = tile.x >= 2 * problem.vector and not tile.plain and not tile.programs
-    return period if period and vectors and tile.split % period == 0 else 0
+    period, outputs = problem.alike, tile.x - problem.vector
+    if not period or tile.split % period or tile.plain or tile.programs:
+        return 0
+    return period if outputs * problem.dtype.itemsize >= SEGMENT or outputs >= problem.kept[-1].size else 0
 
 
 def output_tiles(problem: Problem, tile: Tile) -> int:

@@ -10,6 +10,7 @@ from .targets import Target
 
 WARPS = (1, 2, 4, 8, 16)  # of a program
 VALUES = (2, 4, 8, 16, 32)  # of a tile, that a thread holds: more are spilled
+STATES = 64  # tiles of the state count as often
 LEAST_VALUES = 4  # ... where several are read at once: fewer leave loads unfilled
 VECTOR_BYTES = 16  # of a load: rows are read in whole vectors
 PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where programs share outputs
@@ -33,7 +34,7 @@ def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[
     least = min(LEAST_COLUMNS, widest) if columns else 1
     vector = VECTOR_BYTES // problem.dtype.itemsize
     least_values = vector if not columns else LEAST_VALUES if problem.column_vector > 1 else 1
-    values = [n for n in VALUES if n >= least_values]
+    values = [n for n in VALUES if least_values <= n <= max(STATES // problem.arity, least_values)]
     for warps in WARPS:
         for lanes in {min(target.warp * warps * n, target.max_tile) for n in values}:
             for x in powers(least, min(widest, lanes)):
@@ -54,7 +55,11 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
         for n in sorted({1, *wanted}):
             tile = fit_grid(problem, target, share(problem, target, base, n))
             held = tile.lanes == x * r0 * r1
-            found[tile] = warps if held else [w for w in WARPS if tile.lanes <= target.warp * w * VALUES[-1]][:1]
+            found[tile] = (
+                warps
+                if held
+                else [w for w in WARPS if tile.lanes * problem.arity <= target.warp * w * min(STATES, VALUES[-1] * problem.arity)][:1]
+            )
     return [
         replace(tile, warps=w, ahead=a)
         for tile, warps in found.items() if depth_of(problem, tile) <= deepest

@@ -15,6 +15,7 @@ TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
 SHORT_ROW = 1024  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
+RAGGED_BYTES = 512  # of a row of columns that do not start on a vector
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
@@ -63,6 +64,8 @@ def _columns(problem: Problem, target: Target) -> Tile:
     outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
     many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
     wide = 32 if problem.column_vector > 1 else 64  # loads of single elements need more neighbours to fill a memory transaction
+    if problem.alike:
+        wide = RAGGED_BYTES // problem.dtype.itemsize
     x = min(outputs, wide * 2 if many else wide)
     lanes = min(COLUMN_LANES, target.max_tile)
     r0 = min(pow2_ceil(problem.reduced[-1].size), max(1, lanes // x))

@@ -5,6 +5,7 @@ A `Specialization` is everything that `triton.compile` needs and no tensor; `lau
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,11 @@ from .kernels.persistent import persistent_reduce_kernel
 from .kernels.persistent_gemv import persistent_gemv_kernel
 from .kernels.reduce import reduce_kernel
 from .monoids import DeviceOp
+from .narrow import narrow
 from .problem import Axis, Problem
 
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
+APART_ROWS = 4  # of a tile of gemv, that pay for a part of the vector that they share
 EVICTION = "evict_first"  # every vector is read once
 _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
 _SCALARS = ("follows", "seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
@@ -39,7 +42,8 @@ class Walk(Constant):
     is masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles: walked without a loop, 0 for
     a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where.
     seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha
-    is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next launch may begin before this one ends
+    is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. apart: a tile of gemv has every so many-eth row, which all
+    start as far behind a vector. early: the next launch may begin before this one ends
     (see capture.py).
     """
 
@@ -66,6 +70,7 @@ class Walk(Constant):
     scaled: bool = False
     adds: bool = False
     vector_2d: bool = False
+    apart: int = 1
     early: bool = False
     kinds: tuple[Any, ...] = ()
     truths: tuple[bool, ...] = ()
@@ -172,7 +177,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
     chunk = -(-tiles // tile.split) if tiles else 0
-    apart = alike(problem, tile)
+    period = alike(problem, tile)
     single = len(problem.reduced) == 1
     unroll = 0 if tile.programs else tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
     vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
@@ -184,7 +189,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         "K0": problem.kept[-1].size,
         "R0": problem.reduced[-1].size,
         "inner_tiles": inner_tiles,
-        "tiles": tiles // max(apart, 1),
+        "tiles": tiles // max(period, 1),
         "chunk": chunk,
         "slots": slots,
     }
@@ -200,9 +205,9 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         wide=problem.wide,
         vec=vector,
         head=vector > 1 and not tile.unroll and not problem.aligned_rows,
-        alike=apart,
-        column_vec=problem.vector if apart else 1 if tile.plain else problem.column_vector,
-        full_x=not apart and problem.xnumel % tile.x == 0,
+        alike=period,
+        column_vec=problem.vector if period else 1 if tile.plain else problem.column_vector,
+        full_x=not period and problem.xnumel % (tile.x * more.get("apart", 1)) == 0,
         full_r=_covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
         slot_fast=problem.layout != "columns",
         tiles=unroll,
@@ -248,9 +253,10 @@ def of_reduce(
 
     `early`: the target's launches may overlap, and this one says when the next may begin.
     """
+    op = narrow(op, problem)
     if tile.programs:
         ascend.check(op, problem.dtype, out)
-        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
+        op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
     sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
@@ -313,11 +319,14 @@ def of_gemv(
     """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary."""
     if tile.programs:
         ascend.check(op, problem.dtype, out)
-        op, config, tile = ascend.on_vectors(op, problem), tile, ascend.in_pieces(op, problem, tile)
+        op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile)
     sink = "split" if tile.split > 1 else "own"
     spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
     vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)
-    ints, constants = _common(problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d)
+    apart = _apart(problem, tile)
+    ints, constants = _common(
+        problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d and apart == 1, apart=apart
+    )
     ints |= _axis_values("avyo", problem.kept, "k") | _axis_values("av", problem.reduced, "r")
     if alpha != 1:
         ints["alpha"] = bits_of(alpha, op.dtypes[0])
@@ -330,13 +339,22 @@ def of_gemv(
         pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
     if tile.programs:
         return _persistent(persistent_gemv_kernel, problem, tile, config, op, pointers, ints, constants)
-    programs = output_tiles(problem, tile)
+    programs = output_tiles(problem, tile) if apart == 1 else -(-problem.xnumel // (tile.x * apart)) * apart
     found = _specialize(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
         warps=tile.warps, programs=programs * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
         tile=tile,
     )  # fmt: skip
     return found
+
+
+def _apart(problem: Problem, tile: Tile) -> int:
+    """Rows after which a gemv's rows start as far behind a vector again, where a tile is made of such rows; else 1."""
+    (kept, *more), vector = problem.kept, problem.vector
+    period = vector // math.gcd(vector, kept.strides[0])
+    together = problem.layout == "rows" and not problem.aligned_rows and not more and not kept.strides[1] and tile.r0 >= vector
+    whole = tile.split == 1 and not tile.plain and not tile.programs and not tile.unroll
+    return period if together and whole and tile.x >= APART_ROWS and period * tile.x <= problem.xnumel else 1
 
 
 def _triton_dtype(dtype: dtypes.DType) -> Any:

@@ -8,7 +8,7 @@ from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_til
 
 @jit
 def update_tile(
-    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
+    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Read tile `t` of the rows, multiply it by the vector's part and combine it into the accumulator."""
     position = reduced_tile(t, 1, R0_BLOCK, 1, 1, HOW.wide)[1]
@@ -28,6 +28,8 @@ def update_tile(
     a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
     if HOW.vector_2d:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
         x = tl.load(v_ptr + v_row[:, None] + inner * v_r0, mask=valid, other=0)
+    elif HOW.apart > 1:  # all rows start as far behind a vector: one part of the vector serves them all
+        x = tl.load(v_ptr + (position - head) * v_r0, mask=(position >= head) & (position < R0 + head), other=0)[None, :]
     elif HOW.full_r:
         x = tl.load(v_ptr + position * v_r0)[None, :]
     else:
@@ -51,6 +53,11 @@ def gemv_kernel(
     if HOW.wide:
         tile = tl.cast(tile, tl.int64)
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
+    head = 0
+    if HOW.apart > 1:
+        first = tile // HOW.apart * (XBLOCK * HOW.apart) + tile % HOW.apart
+        k = first + tl.arange(0, XBLOCK) * HOW.apart
+        head = (first * a_k0 + shift) % HOW.vec
     if HOW.alike > 0:
         a_row, k, live, reach, own, owned = window(tile, first_row * a_r0 + shift, K, K0, a_k1, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
     else:
@@ -66,10 +73,12 @@ def gemv_kernel(
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     if TILES > 0:
         for t in tl.static_range(TILES):
-            acc = update_tile(acc, part * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+            acc = update_tile(
+                acc, part * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK
+            )
     else:
         for t in tl.range(part * chunk, tl.minimum(part * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
-            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     total = finalize(acc, OP, axis=1)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)

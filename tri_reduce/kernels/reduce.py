@@ -115,6 +115,8 @@ def reduce_kernel(
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
         wide: tl.constexpr = PARTIAL.dtypes[0]
         state = state[0].to(wide) + origin.to(wide), state[1].to(wide), state[2].to(wide)
+    elif OP.many == 0 and OP.arity == 1:
+        state = state.to(PARTIAL.dtypes[0])
     out_offsets = kept_offsets(k, K0, o_k1, o_k0, HOW.kept, DEEP, 2)
     if SINK == "own":
         if OP.many > 0:
