@@ -7,10 +7,11 @@ from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_til
 
 
 @jit
-def update_tile(
-    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
+def read_tile(
+    t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Read tile `t` of the rows, multiply it by the vector's part and combine it into the accumulator."""
+    """Tile `t` of the rows: (values, the vector's part, which are contributions)."""
     position = reduced_tile(t, 1, R0_BLOCK, 1, 1, HOW.wide)[1]
     if HOW.alike > 1:
         R0 = tl.cdiv(R0 - first_row, HOW.alike)
@@ -34,7 +35,21 @@ def update_tile(
         x = tl.load(v_ptr + position * v_r0)[None, :]
     else:
         x = tl.load(v_ptr + position * v_r0, mask=position < R0, other=0)[None, :]
-    return update(acc, a.to(OP.cast) * x.to(OP.cast), OP, mask=valid)
+    return a, x, valid
+
+
+@jit
+def update_tiles(
+    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, COUNT: tl.constexpr,
+):  # fmt: skip
+    """Read COUNT tiles, from tile `t` on, and only then combine their products: their loads are in flight together."""
+    tiles = ()
+    for n in tl.static_range(COUNT):
+        tiles = tiles + (read_tile(t + n, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK),)
+    for n in tl.static_range(COUNT):
+        acc = update(acc, tiles[n][0].to(OP.cast) * tiles[n][1].to(OP.cast), OP, mask=tiles[n][2])
+    return acc
 
 
 @jit
@@ -71,14 +86,17 @@ def gemv_kernel(
     if HOW.alike > 1:
         v_ptr += first_row * v_r0
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
+    begin, end = part * chunk, tl.minimum(part * chunk + chunk, tiles)
     if TILES > 0:
-        for t in tl.static_range(TILES):
-            acc = update_tile(
-                acc, part * chunk + t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK
-            )
+        acc = update_tiles(acc, begin, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES)
     else:
-        for t in tl.range(part * chunk, tl.minimum(part * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
-            acc = update_tile(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        if HOW.ahead > 1:
+            for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
+                acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK,
+                                   HOW.ahead)  # fmt: skip
+            begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
+        for t in tl.range(begin, end, loop_unroll_factor=1):
+            acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1)
     total = finalize(acc, OP, axis=1)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)

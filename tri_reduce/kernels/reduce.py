@@ -11,11 +11,11 @@ from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_til
 
 
 @jit
-def update_tile(
-    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+def read_tile(
+    t, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
     OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Read reduced tile `t` of the rows and combine it into the accumulator."""
+    """Reduced tile `t` of the rows: (values, which are contributions, their positions where the op wants them)."""
     DEEP: tl.constexpr = HOW.deep_reduced
     outer, inner = reduced_tile(t, inner_tiles, R0_BLOCK, R1_BLOCK, HOW.reduced, HOW.wide)
     outer, inner = outer[None, :], inner[None, :]
@@ -40,20 +40,42 @@ def update_tile(
         if HOW.reduced > 1:
             where_offsets += unravel_outer(outer, w_r1, HOW.reduced, DEEP, 1)
         valid &= tl.load(where_ptr + where_offsets, mask=valid, other=0) != 0
-    value = tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
-    if HOW.precast is not None:
-        value = value.to(HOW.precast)
-    if OP.shifted:
-        value = value.to(OP.cast) - origin[:, None]
+    index = inner
     if OP.lift_extra == "index":
         index = inner * i_r0
         if HOW.alike > 1:
             index = (inner * HOW.alike + first_row) * i_r0
         if HOW.reduced > 1:
             index += unravel_outer(outer, i_r1, HOW.reduced, DEEP, 2)
+    return tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict), valid, index
+
+
+@jit
+def take_tile(acc, value, valid, index, origin, OP: tl.constexpr, HOW: tl.constexpr):
+    """Combine a tile that was read into the accumulator."""
+    if HOW.precast is not None:
+        value = value.to(HOW.precast)
+    if OP.shifted:
+        value = value.to(OP.cast) - origin[:, None]
+    if OP.lift_extra == "index":
         return update(acc, value, OP, mask=valid, index=index)
     else:
         return update(acc, value, OP, mask=valid)
+
+
+@jit
+def update_tiles(
+    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, COUNT: tl.constexpr,
+):  # fmt: skip
+    """Read COUNT tiles, from reduced tile `t` on, and only then combine them: their loads are in flight together."""
+    tiles = ()
+    for n in tl.static_range(COUNT):
+        tiles = tiles + (read_tile(t + n, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                                   i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK),)  # fmt: skip
+    for n in tl.static_range(COUNT):
+        acc = take_tile(acc, tiles[n][0], tiles[n][1], tiles[n][2], origin, OP, HOW)
+    return acc
 
 
 @jit
@@ -103,14 +125,19 @@ def reduce_kernel(
             usable &= tl.load(where_ptr + where_row, mask=exists, other=0) != 0
         origin = tl.where(usable, origin, 0.0)
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
+    begin, end = part * chunk, tl.minimum(part * chunk + chunk, tiles)
     if TILES > 0:
-        for t in tl.static_range(TILES):
-            acc = update_tile(acc, part * chunk + t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
-                              w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+        acc = update_tiles(acc, begin, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0,
+                           i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES)  # fmt: skip
     else:
-        for t in tl.range(part * chunk, tl.minimum(part * chunk + chunk, tiles), loop_unroll_factor=HOW.ahead):
-            acc = update_tile(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                              i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+        if HOW.ahead > 1:
+            for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
+                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
+                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, HOW.ahead)  # fmt: skip
+            begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
+        for t in tl.range(begin, end, loop_unroll_factor=1):
+            acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0,
+                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1)  # fmt: skip
     state = finalize(acc, OP, axis=1, partial=True)
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
         wide: tl.constexpr = PARTIAL.dtypes[0]
