@@ -255,8 +255,9 @@ def ragged(family: str, count: int, seed: int) -> Iterator[Case]:
             yield Case(family, op, (rows, round(numel / rows) | 1), -1, dtype)
         elif kind == "space":
             side, channels = odd(13, 121), odd(31, 600)
-            yield Case(family, op if op in ("sum", "mean", "var", "max") else "sum", (max(2, round(numel / (side * side * channels))), channels,
-                       side, side), PER_CHANNEL if n % 2 else SPACE, dtype)  # fmt: skip
+            images = max(2, round(numel / (side * side * channels)))
+            statistic = op if op in ("sum", "mean", "var", "max") else "sum"
+            yield Case(family, statistic, (images, channels, side, side), PER_CHANNEL if n % 2 else SPACE, dtype)
         elif kind == "middle":
             inner = odd(131, 3000)
             outer = odd(2, 40)

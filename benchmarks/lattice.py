@@ -9,15 +9,15 @@ from dataclasses import replace
 
 from tri_reduce.configs import candidates
 from tri_reduce.geometry import Coordinates, Tile, coordinates, depth_limit, depth_of, fit_grid, pow2_ceil, row_overhang, share
+from tri_reduce.lattice import holds
 from tri_reduce.problem import Problem
 from tri_reduce.rules import thread_rows
 from tri_reduce.targets import Target
 
 LEAST_LANES, LEAST_COLUMN = 256, 4  # smaller tiles leave most of a warp idle, or most of a memory transaction
 THREAD_VALUES = 64  # of the accumulators, in 32-bit registers of a thread: more are spilled
-LOADED_VALUES = 128  # of the loads in flight together
 PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where outputs are shared between programs
-AHEAD = (1, 4)
+AHEAD = (1, 2, 4)
 
 
 def powers(low: int, high: int) -> list[int]:
@@ -49,7 +49,7 @@ def is_legal(problem: Problem, target: Target, tile: Tile) -> bool:
         and warps <= 32
         and tile.lanes >= 16 * warps  # half of the lanes would be copies
         and values <= THREAD_VALUES
-        and values * tile.ahead * (0.5 if problem.dtype.itemsize == 2 else 1) <= LOADED_VALUES
+        and (tile.ahead == 1 or not target.warp or holds(problem, target, tile))
         and -(-problem.xnumel // tile.x) * tile.split <= target.max_programs
         and (tile.split == 1 or target.tickets)
         and depth_of(problem, tile) <= deepest(problem, target)

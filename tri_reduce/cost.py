@@ -16,25 +16,25 @@ from .geometry import Tile, alike, fold_block, output_tiles, tiles_of
 from .problem import Problem
 from .targets import Target
 
-LAUNCH = 5.08  # us before the first program, as an empty kernel shows
+LAUNCH = 5.02  # us before the first program, as an empty kernel shows
 READ = 1  # of the target's bandwidth, that a long stream of tiles gets
-CORE_READ = 1.82  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
-LINE, SHORT_LINE = 1.35, 3.19  # bytes: those that lie together, beside them, to this power, are how well memory is used
-RAGGED = 16.0  # bytes that tiles of rows that start anywhere read twice, of each row
-ROUND = 0.122  # of the target's latency, that a round of loads takes
-DEEPER = 0.639  # of a round, for each doubling of the words that a thread reads of a tile
-ASKED = 0.204  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
-REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 40.8, 0.957, 0.52  # of a thread: always, for each value of a state, for each word in flight
-BARRIER = 0.0111  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
-START = 0.00759  # us a core takes to begin a program
-SHARE, FOLD = 1.04, 1.09  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
-ISSUE = 6.43  # instructions for each load, of a value or of 16 bytes
-HEAD = 0.429  # instructions for each value of rows that start between vectors: two masks
-SHUFFLE = 2.67  # instructions for each step of a fold over lanes
-BUSY = 1.4e03  # threads that keep the lanes of a core busy: each waits for its own results
-SHARPNESS = 1.64  # 1: the three things follow one another; infinity: they overlap wholly
-PLAIN, STATE = 1.64, 16.4  # instructions for a value, and for each further tile of its state
-INSTRUCTIONS = {"sum": 1.35, "mean": 1.35, "var": 2.78, "std": 2.78, "logsumexp": 7.84, "argmax": 6.82, "argmin": 6.82, "gemv": 0.0199}
+CORE_READ = 1.65  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
+LINE, SHORT_LINE = 0.254, 14  # bytes: those that lie together, beside them, to this power, are how well memory is used
+RAGGED = 0.0385  # bytes that tiles of rows that start anywhere read twice, of each row
+ROUND = 0.141  # of the target's latency, that a round of loads takes
+DEEPER = 0.117  # of a round, for each doubling of the words that a thread reads of a tile
+ASKED = 0.215  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
+REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 33.1, 0.943, 0.255  # of a thread: always, for each value of a state, for each word in flight
+BARRIER = 0.0131  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
+START = 0.00521  # us a core takes to begin a program
+SHARE, FOLD = 0.084, 2.01  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
+ISSUE = 0.916  # instructions for each load, of a value or of 16 bytes
+HEAD = 0.542  # instructions for each value of rows that start between vectors: two masks
+SHUFFLE = 0.789  # instructions for each step of a fold over lanes
+BUSY = 5.93e+03  # threads that keep the lanes of a core busy: each waits for its own results
+SHARPNESS = 1.26  # 1: the three things follow one another; infinity: they overlap wholly
+PLAIN, STATE = 0.562, 50  # instructions for a value, and for each further tile of its state
+INSTRUCTIONS = {"sum": 0.215, "mean": 0.215, "var": 1.65, "std": 1.65, "logsumexp": 1.64, "argmax": 1.48, "argmin": 1.48, "gemv": 0.0466}
 RATE = 1.7e3  # instructions a us of one lane
 
 LANES, WARPS, PROGRAMS, MOST_REGISTERS = 128, 64, 32, 255  # of a core; of a thread
@@ -112,7 +112,7 @@ def microseconds(f: Facts, target: Target) -> Any:
     Source: Little's law (what is in flight, over how long it takes) beside a roofline, both of the core that has most programs.
     """
     values = np.maximum(f.lanes / f.threads, 1)  # of a thread, in one tile
-    words = np.maximum(values * f.size / 4, 1)
+    words = np.maximum(np.where(f.vector > 1, values * f.size / 4, values), 1)  # registers that loads fill
 
     # Rounds of loads: few tiles are read together, a loop reads one after another; and how many programs a core holds.
     together = np.where((f.chunk <= 4) | (f.unroll > 0), f.chunk, f.ahead**ASKED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .cost import vector
 from .geometry import Tile, coordinates, depth_of, fit_grid, pow2_ceil, row_overhang, share
 from .problem import Problem
 from .targets import Target
@@ -14,7 +15,8 @@ STATES = 64  # tiles of the state count as often
 LEAST_VALUES = 4  # ... where several are read at once: fewer leave loads unfilled
 VECTOR_BYTES = 16  # of a load: rows are read in whole vectors
 PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where programs share outputs
-AHEAD = (1, 4)  # iterations in flight: as the compiler likes, and all that registers hold
+AHEAD = (1, 2, 4)  # tiles of a loop that are read before any is combined
+IN_FLIGHT, SINGLE = 64, 32  # words that a thread may be waiting for: more are spilled; with single values, each has an address too
 ROWS_AT_ONCE, PIECES = 8, 4  # of which a tile holds a part, or at least one of so many pieces
 LEAST_COLUMNS = 4  # side by side: fewer leave most of a memory transaction unused
 
@@ -32,8 +34,8 @@ def shapes(problem: Problem, target: Target) -> dict[tuple[int, int, int], list[
     found: dict[tuple[int, int, int], list[int]] = {}
     columns = problem.layout == "columns"
     least = min(LEAST_COLUMNS, widest) if columns else 1
-    vector = VECTOR_BYTES // problem.dtype.itemsize
-    least_values = vector if not columns else LEAST_VALUES if problem.column_vector > 1 else 1
+    together = VECTOR_BYTES // problem.dtype.itemsize
+    least_values = together if not columns else LEAST_VALUES if problem.column_vector > 1 else 1
     values = [n for n in VALUES if least_values <= n <= max(STATES // problem.arity, least_values)]
     for warps in WARPS:
         for lanes in {min(target.warp * warps * n, target.max_tile) for n in values}:
@@ -65,4 +67,11 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
         for tile, warps in found.items() if depth_of(problem, tile) <= deepest
         for w in warps
         for a in (AHEAD if coordinates(problem, tile)[5] else AHEAD[:1])
+        if a == 1 or holds(problem, target, replace(tile, warps=w, ahead=a))
     ]  # fmt: skip
+
+
+def holds(problem: Problem, target: Target, tile: Tile) -> bool:
+    """The registers hold what a thread reads ahead."""
+    values, whole = tile.lanes / (target.warp * tile.warps) * tile.ahead, vector(problem, tile)
+    return values * problem.dtype.itemsize / 4 <= IN_FLIGHT if whole > 1 else values <= SINGLE

@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 
 from .geometry import Tile, depth_limit, depth_of, fit_grid, output_tiles, pow2_ceil, pow2_floor, row_overhang, share, tiles_of
+from .lattice import holds
 from .problem import Problem
 from .targets import Target
 
@@ -104,6 +105,13 @@ def _warps(problem: Problem, target: Target, tile: Tile) -> int:
     return max(1, min(most, tile.lanes // 256))
 
 
+def _held(problem: Problem, target: Target, tile: Tile) -> Tile:
+    """Reading no further ahead than registers hold."""
+    while tile.ahead > 1 and not holds(problem, target, tile):
+        tile = replace(tile, ahead=tile.ahead // 2)
+    return tile
+
+
 def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
     """Legal tiles, likeliest first, no two the same."""
     base = _columns(problem, target) if problem.layout == "columns" else _rows(problem, target)
@@ -119,7 +127,6 @@ def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
         found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
         if tile.split > 1:
             found += [share(problem, target, tile, tile.split * 2), share(problem, target, tile, tile.split // 2)]
-    if not target.warp:
-        found = [replace(t, ahead=1) for t in found]
+    found = [_held(problem, target, t) if target.warp else replace(t, ahead=1) for t in found]
     deepest = max(depth_limit(problem), depth_of(problem, found[0]))
     return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found if depth_of(problem, t) <= deepest))

@@ -38,13 +38,12 @@ class Walk(Constant):
 
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
     head: rows do not start on a vector. column_vec: contiguous outputs read at once. alike: columns do not start on a vector; a program
-    reads every so many-eth row, which all start as far behind one (0: all rows, element by element or aligned). full_x, full_r: tiles end where the axes do, nothing
-    is masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles: walked without a loop, 0 for
-    a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first. masked: there is a where.
-    seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha
-    is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. apart: a tile of gemv has every so many-eth row, which all
-    start as far behind a vector. early: the next launch may begin before this one ends
-    (see capture.py).
+    reads every so many-eth row, which all start as far behind one (0: all rows, element by element or aligned). full_x, full_r: tiles end
+    where the axes do, nothing is masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles:
+    walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first.
+    masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool.
+    scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. apart: a tile of gemv has
+    every so many-eth row, which all start as far behind a vector. early: the next launch may begin before this one ends (see capture.py).
     """
 
     kept: int

@@ -46,7 +46,8 @@ def update_tiles(
     """Read COUNT tiles, from tile `t` on, and only then combine their products: their loads are in flight together."""
     tiles = ()
     for n in tl.static_range(COUNT):
-        tiles = tiles + (read_tile(t + n, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK),)
+        tile = read_tile(t + n, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        tiles = tiles + (tile,)  # type: ignore[assignment]
     for n in tl.static_range(COUNT):
         acc = update(acc, tiles[n][0].to(OP.cast) * tiles[n][1].to(OP.cast), OP, mask=tiles[n][2])
     return acc

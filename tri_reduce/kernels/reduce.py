@@ -71,8 +71,9 @@ def update_tiles(
     """Read COUNT tiles, from reduced tile `t` on, and only then combine them: their loads are in flight together."""
     tiles = ()
     for n in tl.static_range(COUNT):
-        tiles = tiles + (read_tile(t + n, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                                   i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK),)  # fmt: skip
+        tile = read_tile(t + n, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
+                         inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+        tiles = tiles + (tile,)  # type: ignore[assignment]
     for n in tl.static_range(COUNT):
         acc = take_tile(acc, tiles[n][0], tiles[n][1], tiles[n][2], origin, OP, HOW)
     return acc
