@@ -48,7 +48,7 @@ def load(path: Path) -> list[Timed]:
     """The timed kernels of a data file."""
     found = []
     for k in json.loads(path.read_text())["kernels"]:
-        kernel = kernel_of(k["size_hints"], k["hint"], k["num_load"], k["num_reduction"], k["ptrs"], H200)
+        kernel = kernel_of(k.get("numels") or k["size_hints"], k["hint"], k["num_load"], k["num_reduction"], k["ptrs"], H200)
         times = {(x, r0, warps): us for x, r0, warps, us in k["t"] if us is not None}
         least = min(times.values())
         loss = {config: us / least for config, us in times.items()}
