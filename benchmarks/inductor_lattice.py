@@ -29,7 +29,7 @@ def lattice(sizes: Mapping[str, int], own: Sequence[Config], ours: Sequence[Conf
 
     Example:
         >>> lattice({"x": 4096, "r0_": 1024}, [(1, None, 1)], [(4, None, 16)], 6)
-        [(1, None, 1), (4, None, 16), (1, None, 2), (1, None, 4), (1, None, 8), (2, None, 1)]
+        [(1, None, 1), (4, None, 16), (1, None, 2), (2, None, 1), (2, None, 16), (4, None, 8)]
     """
     anchors = (own[0], ours[0])
     halves = [half(config) for config in own if config[1]]

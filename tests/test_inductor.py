@@ -108,6 +108,14 @@ def test_the_sizes_are_those_of_the_source(function, sizes):
         assert configs(function=function) == inductor_candidates(sizes, "OUTER", 1, 3, POINTERS)[:1]
 
 
+def test_a_reduction_that_its_parts_do_not_divide_is_masked():
+    source = "    xnumel = 50176\n    r0_numel = 128\n        tmp3 = tl.load(in_ptr0 + (x0 + 512*r0_2), {}, other=0.0)\n"
+    hints = {"x": 65536, "r0_": 128}
+    assert inductor._sizes(hints, source.format("r0_mask & xmask")) == {"x": 50176, "r0_": 128}
+    for mask in ("r0_mask & tmp2 & xmask", "tmp2", "tmp2 & xmask"):
+        assert inductor._sizes(hints, source.format(mask)) == {"x": 50176}
+
+
 def test_sizes_that_are_arguments_are_masked():
     with inductor.patched("pick"):
         assert configs(function=dynamic) == DYNAMIC[:1] != WANTED[:1]

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from . import inductor_list
+from . import inductor_list, inductor_tiles
 from .inductor_list import inductor_candidates, with_own
 from .targets import Target
 
@@ -127,7 +127,7 @@ def in_worker(mark: str) -> str:
 
 def _version() -> str:
     """Kernels compiled under another formula are other kernels."""
-    files = (pathlib.Path(str(name)) for name in (__file__, inductor_list.__file__))
+    files = (pathlib.Path(str(name)) for name in (__file__, inductor_list.__file__, inductor_tiles.__file__))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
@@ -179,7 +179,7 @@ def _wrap(heuristics: Any) -> None:
 
         def decorator(function: Any) -> Any:
             call.arguments["configs"] = _chosen(heuristics, **asked, source=inspect.getsource(function.fn))
-            call.arguments["inductor_meta"] = {**asked["inductor_meta"], **_AS_LISTED}
+            call.arguments["inductor_meta"] = {**(asked["inductor_meta"] or {}), **_AS_LISTED}
             return original(*call.args, **call.kwargs)(function)
 
         return decorator
@@ -241,8 +241,13 @@ def _chosen(
 
 
 def _sizes(size_hints: dict[str, int], source: str) -> dict[str, int]:
-    """The true sizes, where they are constants of the source; what Inductor hints at is padded."""
+    """The true sizes that are constants of the source (hints are padded), without the reduced one where loads have a mask beyond it.
+
+    Such a mask is that of a reduction whose length its parts do not divide: `r0_mask & tmp2`.
+    """
     found = {axis: int(size) for axis, size in re.findall(r"^\s*(\w+)numel = (\d+)$", source, re.MULTILINE)}
+    if re.search(r"tl\.load\(.*[,&] tmp\d", source):
+        found.pop("r0_", None)
     return {axis: size for axis, size in found.items() if size > 0 and 1 << (size - 1).bit_length() == size_hints.get(axis)}
 
 
