@@ -29,7 +29,7 @@ def lattice(sizes: Mapping[str, int], own: Sequence[Config], ours: Sequence[Conf
 
     Example:
         >>> lattice({"x": 4096, "r0_": 1024}, [(1, None, 1)], [(4, None, 16)], 6)
-        [(1, None, 1), (4, None, 16), (1, None, 2), (1, None, 4), (1, None, 8), (2, None, 1)]
+        [(1, None, 1), (4, None, 16), (1, None, 2), (2, None, 1), (2, None, 16), (4, None, 8)]
     """
     anchors = (own[0], ours[0])
     halves = [half(config) for config in own if config[1]]
@@ -124,24 +124,29 @@ def _wrap(heuristics: Any) -> None:
     @functools.wraps(original)
     def cached_autotune(*args: Any, **kwargs: Any) -> Any:
         call = signature.bind(*args, **kwargs)
-        if KEY in (call.arguments.get("inductor_meta") or {}):
-            _widen(heuristics, call.arguments)
-        return original(*call.args, **call.kwargs)
+        if KEY not in (call.arguments.get("inductor_meta") or {}):
+            return original(*args, **kwargs)
+
+        def decorator(function: Any) -> Any:
+            _widen(heuristics, call.arguments, inspect.getsource(function.fn))
+            return original(*call.args, **call.kwargs)(function)
+
+        return decorator
 
     heuristics.cached_autotune = cached_autotune
     _WRAPPED.append(original)
 
 
-def _widen(heuristics: Any, given: dict[str, Any]) -> None:
+def _widen(heuristics: Any, given: dict[str, Any], source: str) -> None:
     """Put the lattice in place of the configs, where the kernel is one that tri_reduce knows; no mark is left otherwise."""
     meta = dict(given["inductor_meta"])
     limit = int(meta.pop(KEY))
     asked = {name: given.get(name) for name in ("size_hints", "configs", "triton_meta", "heuristic_type")}
-    chosen = inductor._chosen(heuristics, **asked, inductor_meta={**meta, inductor.KEY: "tune"})
+    chosen = inductor._chosen(heuristics, **asked, inductor_meta={**meta, inductor.KEY: "tune"}, source=source)
     if chosen is not given["configs"]:
         own, ours = ([_key(config) for config in configs] for configs in (given["configs"], chosen))
         tried = lattice(given["size_hints"], own, ours, limit)
-        given["configs"] = [inductor._config(heuristics, *config, pick=True) for config in tried]
+        given["configs"] = [inductor._config(heuristics, *config) for config in tried]
         meta.update({KEY: {"own": own, "ours": ours}, "dynamic_scale_rblock": False})  # Inductor would halve every one of them
     given["inductor_meta"] = meta
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
@@ -16,16 +17,33 @@ from torch.compiler import config
 
 from tri_reduce import inductor
 from tri_reduce.configs import inductor_candidates
+from tri_reduce.inductor_list import with_own
 
 DEVICE = DeviceProperties("cuda", 0, 132, 90, major=9, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048, warp_size=32)
 SIGNATURE = {"out_ptr0": "*fp32", "in_ptr0": "*bf16", "xnumel": "i32", "r0_numel": "i32"}
 SIZES = {"x": 65536, "r0_": 512}
-WANTED = inductor_candidates(SIZES, "OUTER", 1, 3, ["*bf16", "*fp32"])
+POINTERS = ["*fp32", "*bf16"]
+WANTED = inductor_candidates(SIZES, "OUTER", 1, 3, POINTERS)
+DYNAMIC = inductor_candidates(SIZES, "OUTER", 1, 3, POINTERS, dynamic=("x", "r0_"))
 PATCHED = ["cached_autotune", "reduction", "persistent_reduction"]
 
 
 @triton.jit
 def generated(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK, R0_BLOCK):
+    xnumel = 65536
+    r0_numel = 512
+    return xnumel + r0_numel
+
+
+@triton.jit
+def odd(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK, R0_BLOCK):
+    xnumel = 51200
+    r0_numel = 511
+    return xnumel + r0_numel
+
+
+@triton.jit
+def dynamic(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK, R0_BLOCK):
     pass
 
 
@@ -41,8 +59,8 @@ def _leaves_nothing():
     assert state() == before
 
 
-def configs(heuristic="reduction", sizes=SIZES, hint="OUTER", device=DEVICE, **meta):
-    """(XBLOCK, R0_BLOCK, num_warps) that a generated kernel gets."""
+def tuner(heuristic="reduction", sizes=SIZES, hint="OUTER", device=DEVICE, function=generated, **meta):
+    """What a generated kernel becomes."""
     meta = {"num_load": 1, "num_reduction": 3, "kernel_name": "k", "backend_hash": "", "autotune_local_cache": False, **meta}
     decorate = getattr(triton_heuristics, heuristic)(
         dict(sizes),
@@ -51,7 +69,16 @@ def configs(heuristic="reduction", sizes=SIZES, hint="OUTER", device=DEVICE, **m
         triton_meta={"signature": dict(SIGNATURE), "device": device, "constants": {}, "configs": [{}]},
         inductor_meta=meta,
     )
-    return [(c.kwargs["XBLOCK"], c.kwargs.get("R0_BLOCK"), c.num_warps) for c in decorate(generated).configs]
+    return decorate(function)
+
+
+def configs(*args, **kwargs):
+    """(XBLOCK, R0_BLOCK, num_warps) that a generated kernel gets."""
+    return keys(tuner(*args, **kwargs).configs)
+
+
+def keys(configs):
+    return [(c.kwargs["XBLOCK"], c.kwargs.get("R0_BLOCK"), c.num_warps) for c in configs]
 
 
 def test_pick_gives_the_first_candidate():
@@ -59,16 +86,43 @@ def test_pick_gives_the_first_candidate():
         assert configs() == WANTED[:1]
 
 
-def test_tune_gives_every_candidate():
+def test_tune_gives_every_candidate_and_those_of_inductor():
+    own = configs()
     with inductor.patched("tune"):
-        assert configs() == WANTED
+        found = configs()
+    assert found == with_own(WANTED, own)
+    assert found[0] == WANTED[0] and set(own) <= set(found) and len(found) <= 10
 
 
 def test_persistent_kernels_get_candidates_without_an_r0_block():
     sizes = {"x": 4096, "r0_": 32}
+    own = configs("persistent_reduction", sizes)
     with inductor.patched("tune"):
         found = configs("persistent_reduction", sizes)
-    assert found == inductor_candidates(sizes, "OUTER", 1, 3, ["*bf16", "*fp32"], persistent=True)
+    assert found == with_own(inductor_candidates(sizes, "OUTER", 1, 3, POINTERS, persistent=True), own)
+
+
+@pytest.mark.parametrize("function, sizes", [(odd, {"x": 51200, "r0_": 511}), (generated, SIZES)])
+def test_the_sizes_are_those_of_the_source(function, sizes):
+    with inductor.patched("pick"):
+        assert configs(function=function) == inductor_candidates(sizes, "OUTER", 1, 3, POINTERS)[:1]
+
+
+def test_a_reduction_that_its_parts_do_not_divide_is_masked():
+    source = "    xnumel = 50176\n    r0_numel = 128\n        tmp3 = tl.load(in_ptr0 + (x0 + 512*r0_2), {}, other=0.0)\n"
+    hints = {"x": 65536, "r0_": 128}
+    assert inductor._sizes(hints, source.format("r0_mask & xmask")) == {"x": 50176, "r0_": 128}
+    for mask in ("r0_mask & tmp2 & xmask", "tmp2", "tmp2 & xmask"):
+        assert inductor._sizes(hints, source.format(mask)) == {"x": 50176}
+
+
+def test_sizes_that_are_arguments_are_masked():
+    with inductor.patched("pick"):
+        assert configs(function=dynamic) == DYNAMIC[:1] != WANTED[:1]
+        assert (
+            configs(function=odd, sizes={"x": 1, "r0_": 512}, hint="INNER")
+            == inductor_candidates({"x": 1, "r0_": 511}, "INNER", 1, 3, POINTERS, dynamic=("x",))[:1]
+        )
 
 
 def test_kernels_that_hold_several_get_the_candidates_too():
@@ -79,15 +133,32 @@ def test_kernels_that_hold_several_get_the_candidates_too():
         found = triton_heuristics.reduction(
             dict(SIZES), ReductionHint.OUTER, meta, inductor_meta={"num_load": 1, "num_reduction": 3}, return_configs=True
         )
-    assert [(c.kwargs["XBLOCK"], c.kwargs["R0_BLOCK"], c.num_warps) for c in found] == WANTED[:1]
+    assert keys(found) == DYNAMIC[:1]
 
 
-def test_a_picked_config_is_not_joined_by_smaller_ones():
-    with inductor.patched("pick"):
-        decorate = triton_heuristics.reduction(
-            dict(SIZES), ReductionHint.OUTER, {"device": DEVICE, "signature": SIGNATURE, "configs": [{}]}, __file__, {"num_load": 1}
-        )
-        assert [c.dynamic_scale_rblock for c in decorate(generated).configs] == [False]
+def joined(kernel):
+    """What Inductor adds to its configs once they are compiled, where they leave no room for a second program."""
+
+    def compiled(config, n_regs=32):
+        return types.SimpleNamespace(config=config, kernel=types.SimpleNamespace(n_regs=n_regs))
+
+    kernel.compile_results = [compiled(config, n_regs=255) for config in kernel.configs]
+    kernel._precompile_config = compiled
+    kernel._make_launchers = lambda: None
+    kernel._ensure_kernel_loaded = lambda: None
+    before = len(kernel.compile_results)
+    kernel._dynamic_scale_rblock()
+    return keys(result.config for result in kernel.compile_results[before:])
+
+
+@pytest.mark.parametrize("mode", inductor.MODES)
+def test_no_config_is_joined_by_smaller_ones(mode):
+    case = dict(sizes={"x": 4096, "r0_": 32768}, hint="INNER")
+    if not hasattr(tuner(**case), "_dynamic_scale_rblock"):
+        pytest.skip("this torch does it elsewhere")
+    assert joined(tuner(**case))
+    with inductor.patched(mode):
+        assert joined(tuner(**case)) == []
 
 
 def test_other_gpus_are_scaled_by_their_cores():
@@ -143,7 +214,7 @@ def test_patched_nests_and_restores_after_an_exception():
     own = configs()
     with inductor.patched("pick"):
         with pytest.raises(ZeroDivisionError), inductor.patched("tune"):
-            assert configs() == WANTED
+            assert configs() == with_own(WANTED, own)
             _ = 1 // 0
         assert configs() == WANTED[:1]
     assert configs() == own
@@ -191,24 +262,25 @@ def test_generated_source_says_its_mode(mark_of):
         assert mark.startswith("tune-")
 
 
-def test_a_compile_worker_gets_the_candidates_from_the_source_alone(mark_of):
-    mark = mark_of("pick")
+def test_a_compile_worker_gets_the_candidates_from_the_source_alone(mark_of, tmp_path):
     source = f"""
-import json, torch
+import json, torch, triton
 from torch._inductor.runtime import triton_heuristics
 from torch._inductor.runtime.hints import DeviceProperties, ReductionHint
+@triton.jit
+def generated(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK, R0_BLOCK):
+    xnumel = 65536
+    r0_numel = 512
 found = {{}}
-for meta in ({{"num_load": 1, "num_reduction": 3, "tri_reduce": {mark!r}}}, {{"num_load": 1, "num_reduction": 3}}):
-    original = triton_heuristics.unique_configs
-    def seen(configs, meta=meta):
-        found[str("tri_reduce" in meta)] = [(c.kwargs["XBLOCK"], c.kwargs["R0_BLOCK"], c.num_warps) for c in configs]
-        return original(configs)
-    triton_heuristics.unique_configs = seen
-    triton_heuristics.reduction({SIZES!r}, ReductionHint.OUTER, {{"device": {DEVICE!r}, "signature": {SIGNATURE!r}}}, "f.py", meta)
-    triton_heuristics.unique_configs = original
+for mark in ({{"tri_reduce": {mark_of("pick")!r}}}, {{}}):
+    meta = {{"num_load": 1, "num_reduction": 3, "kernel_name": "k", "backend_hash": "", "autotune_local_cache": False, **mark}}
+    triton_meta = {{"signature": {SIGNATURE!r}, "device": {DEVICE!r}, "constants": {{}}, "configs": [{{}}]}}
+    tuner = triton_heuristics.reduction({SIZES!r}, ReductionHint.OUTER, triton_meta, "f.py", meta)(generated)
+    found[str(bool(mark))] = [(c.kwargs["XBLOCK"], c.kwargs["R0_BLOCK"], c.num_warps) for c in tuner.configs]
 print(json.dumps(found))
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    (tmp_path / "kernel.py").write_text(source)  # Triton reads a kernel's source from its file
+    done = subprocess.run([sys.executable, tmp_path / "kernel.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["True"] == [list(c) for c in WANTED[:1]]

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tri_reduce.configs import inductor_candidates
-from tri_reduce.inductor_list import HINTS
+from tri_reduce.inductor_list import HINTS, with_own
 from tri_reduce.targets import by_name
 
 POINTERS = [["*bf16", "*fp32"], ["*fp32", "*fp32"], ["*fp64", "*fp64"], ["*i1", "*fp32"], []]
@@ -49,9 +49,39 @@ def test_the_same_call_gives_the_same_list():
         assert inductor_candidates(*args, **options) == inductor_candidates(*args, **options)
 
 
-def test_a_padded_size_gives_the_list_of_the_size_it_is_padded_to():
-    one, two = (inductor_candidates({"x": x, "r0_": r}, "OUTER", 1, 3, ["*bf16"]) for x, r in [(70000, 100), (131072, 128)])
+def test_sizes_that_are_masked_alike_and_padded_alike_have_one_list():
+    one, two = (inductor_candidates({"x": x, "r0_": r}, "OUTER", 1, 3, ["*bf16"]) for x, r in [(70000, 101), (131000, 127)])
     assert one == two
+
+
+def test_light_loops_without_masks_take_smaller_tiles():
+    def first(x, r, **options):
+        return inductor_candidates({"x": x, "r0_": r}, "OUTER", 1, 3, ["*bf16", "*fp32"], **options)[0]
+
+    masked = first(51200, 126)
+    assert masked == first(51200, 128, dynamic=("r0_",)) == (64, 8, 4)
+    assert first(51200, 128) == (32, 2, 2)  # an element a thread
+    assert first(65536, 128) == (32, 4, 2)  # two, where outputs are not masked either
+
+
+def test_heavy_loops_take_blocks_that_mask_nothing():
+    for r, block in ((392, 8), (196, 4), (98, 8)):
+        assert inductor_candidates({"x": 131072, "r0_": r}, "OUTER", 4, 2, ["*bf16"])[0] == (64, block, 4)
+
+
+def test_whole_rows_of_many_buffers_are_held_one_at_a_time():
+    few, many = (inductor_candidates({"x": 4096, "r0_": 1024}, "INNER", 4, 1, ["*fp32"] * n, persistent=True)[0] for n in (3, 8))
+    assert few == (4, None, 16) and many == (1, None, 8)
+
+
+def test_a_single_long_row_is_read_at_once():
+    assert inductor_candidates({"x": 1, "r0_": 4096}, "INNER", 3, 2, ["*bf16"])[0] == (1, 4096, 16)
+
+
+def test_inductors_own_come_behind_the_first_guess():
+    own = [(64, 8, 4), (1, 2048, 16)]
+    assert with_own([(16, 4, 2), (16, 8, 2), (64, 8, 4)], own) == [(16, 4, 2), *own, (16, 8, 2)]
+    assert len(with_own([(1 << n, 4, 2) for n in range(9)], own)) == 10
 
 
 @pytest.mark.parametrize("hint", HINTS)

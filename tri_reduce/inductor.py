@@ -16,14 +16,15 @@ import hashlib
 import inspect
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from . import inductor_list
-from .inductor_list import inductor_candidates
+from . import inductor_list, inductor_tiles
+from .inductor_list import inductor_candidates, with_own
 from .targets import Target
 
 MODES = ("pick", "tune")
@@ -63,9 +64,9 @@ class _Mark(str):
 def install(mode: str = "pick") -> None:
     """Use the selector's candidates in what `torch.compile` compiles from now on; already compiled functions stay as they are.
 
-    mode: "pick" takes the first candidate, without benchmarking; "tune" has Inductor benchmark them all. Installing again changes the
-    mode. Left to Inductor: several reduced axes, cooperative, mixed-order and matrix-product kernels, deterministic modes, other devices
-    than GPUs.
+    mode: "pick" takes the first candidate, without benchmarking; "tune" has Inductor benchmark the list, with its own candidates in it.
+    Installing again changes the mode. Left to Inductor: several reduced axes, cooperative, mixed-order and matrix-product kernels,
+    deterministic modes, other devices than GPUs.
 
     Raises ValueError for an unknown mode, RuntimeError where this torch's Inductor is not the one known here; nothing is changed then.
 
@@ -126,7 +127,7 @@ def in_worker(mark: str) -> str:
 
 def _version() -> str:
     """Kernels compiled under another formula are other kernels."""
-    files = (pathlib.Path(str(name)) for name in (__file__, inductor_list.__file__))
+    files = (pathlib.Path(str(name)) for name in (__file__, inductor_list.__file__, inductor_tiles.__file__))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
@@ -148,7 +149,7 @@ def _checked() -> tuple[Any, Any]:
                 raise AttributeError(f"{name} takes {', '.join(found)}")
             if name != "cached_autotune" and "cached_autotune" not in inspect.unwrap(function).__code__.co_names:
                 raise AttributeError(f"{name} does not call cached_autotune")
-        inspect.signature(heuristics.InductorConfig).bind({}, num_warps=1, num_stages=1, dynamic_scale_rblock=True)
+        inspect.signature(heuristics.InductorConfig).bind({}, num_warps=1, num_stages=1)
         inspect.signature(TritonKernel.inductor_meta_common).bind()
         _ = TritonKernel.__dict__["inductor_meta_common"], config.cache_key_tag
         _ = (kinds := vars(heuristics)["HeuristicType"]).REDUCTION, kinds.PERSISTENT_REDUCTION
@@ -172,8 +173,16 @@ def _wrap(heuristics: Any) -> None:
     @functools.wraps(original)
     def cached_autotune(*args: Any, **kwargs: Any) -> Any:
         call = signature.bind(*args, **kwargs)
-        call.arguments["configs"] = _chosen(heuristics, **{name: call.arguments.get(name) for name in _ASKED})
-        return original(*call.args, **call.kwargs)
+        asked: Any = {name: call.arguments.get(name) for name in _ASKED}
+        if _chosen(heuristics, **asked) is asked["configs"]:
+            return original(*args, **kwargs)
+
+        def decorator(function: Any) -> Any:
+            call.arguments["configs"] = _chosen(heuristics, **asked, source=inspect.getsource(function.fn))
+            call.arguments["inductor_meta"] = {**(asked["inductor_meta"] or {}), **_AS_LISTED}
+            return original(*call.args, **call.kwargs)(function)
+
+        return decorator
 
     _replace(heuristics, "cached_autotune", cached_autotune, original)
     for name, kind in (("reduction", "REDUCTION"), ("persistent_reduction", "PERSISTENT_REDUCTION")):
@@ -181,6 +190,7 @@ def _wrap(heuristics: Any) -> None:
         _replace(heuristics, name, _with_list(heuristics, listed, getattr(heuristics.HeuristicType, kind)), listed)
 
 
+_AS_LISTED = {"dynamic_scale_rblock": False}  # Inductor would benchmark halves of the configs too, whatever they say themselves
 _ASKED = ("size_hints", "configs", "triton_meta", "heuristic_type", "inductor_meta")
 
 
@@ -200,8 +210,10 @@ def _with_list(heuristics: Any, original: Any, kind: Any) -> Any:
     return listed
 
 
-def _chosen(heuristics: Any, size_hints: Any, configs: Any, triton_meta: Any, heuristic_type: Any, inductor_meta: Any) -> Any:
-    """The configs to use: ours where the kernel is one we know, otherwise those given."""
+def _chosen(
+    heuristics: Any, size_hints: Any, configs: Any, triton_meta: Any, heuristic_type: Any, inductor_meta: Any, source: str = ""
+) -> Any:
+    """The configs to use: ours where the kernel is one we know, otherwise those given. source: the kernel's."""
     meta, types = inductor_meta or {}, heuristics.HeuristicType
     mode = str(meta.get(KEY) or _STATE.mode).partition("-")[0]
     held = heuristic_type == types.PERSISTENT_REDUCTION
@@ -213,28 +225,36 @@ def _chosen(heuristics: Any, size_hints: Any, configs: Any, triton_meta: Any, he
         return configs
     if any(meta.get(name) for name in LEFT_ALONE):
         return configs
+    sizes = _sizes(size_hints, source)
     found = inductor_candidates(
-        size_hints,
+        {**size_hints, **sizes},
         getattr(meta.get("reduction_hint"), "name", "DEFAULT"),
         meta.get("num_load", 1),
         meta.get("num_reduction", 1),
-        _pointers(triton_meta["signature"]),
+        [kind for kind in triton_meta["signature"].values() if kind.startswith("*")],
         persistent=held,
+        dynamic=set(size_hints) - set(sizes),
         target=_target(device),
     )
-    return [_config(heuristics, *c, pick=mode == "pick") for c in (found[:1] if mode == "pick" else found)]
+    own = [(c.kwargs["XBLOCK"], c.kwargs.get("R0_BLOCK"), c.num_warps) for c in configs]
+    return [_config(heuristics, *c) for c in (found[:1] if mode == "pick" else with_own(found, own))]
 
 
-def _config(heuristics: Any, xblock: int, r0_block: int | None, warps: int, pick: bool) -> Any:
-    """Inductor's Config. One that was picked must not be joined by halves of it that Inductor would benchmark."""
+def _sizes(size_hints: dict[str, int], source: str) -> dict[str, int]:
+    """The true sizes that are constants of the source (hints are padded), without the reduced one where loads have a mask beyond it.
+
+    Such a mask is that of a reduction whose length its parts do not divide: `r0_mask & tmp2`.
+    """
+    found = {axis: int(size) for axis, size in re.findall(r"^\s*(\w+)numel = (\d+)$", source, re.MULTILINE)}
+    if re.search(r"tl\.load\(.*[,&] tmp\d", source):
+        found.pop("r0_", None)
+    return {axis: size for axis, size in found.items() if size > 0 and 1 << (size - 1).bit_length() == size_hints.get(axis)}
+
+
+def _config(heuristics: Any, xblock: int, r0_block: int | None, warps: int) -> Any:
+    """Inductor's Config."""
     blocks = {"XBLOCK": xblock} if r0_block is None else {"XBLOCK": xblock, "R0_BLOCK": r0_block}
-    return heuristics.InductorConfig(blocks, num_warps=warps, num_stages=1, dynamic_scale_rblock=not pick)
-
-
-def _pointers(signature: dict[str, str]) -> list[str]:
-    """Types of the pointers, pure inputs first."""
-    pointers = [(name, kind) for name, kind in signature.items() if kind.startswith("*")]
-    return [kind for _, kind in sorted(pointers, key=lambda pointer: not pointer[0].startswith("in_ptr"))]
+    return heuristics.InductorConfig(blocks, num_warps=warps, num_stages=1)
 
 
 def _target(device: Any) -> Target:
