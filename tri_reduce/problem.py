@@ -15,6 +15,8 @@ import torch
 
 from . import dtypes
 
+MANY_VALUES = 1 << 24  # of columns that start anywhere: reading fewer in vectors saves less than sharing outputs costs
+
 
 class Axis(NamedTuple):
     """`size` elements with a stride, in elements, in each operand: the input first, then what the kernel takes beside it."""
@@ -142,14 +144,15 @@ class Problem:
 
     @property
     def alike(self) -> int:
-        """Rows after which columns start as far behind a 16-byte boundary again, where no row need start on one; 0 where that is of no use:
-        a tile of every so many-eth row is then read in whole vectors.
+        """Rows after which columns start as far behind a 16-byte boundary again, where no row need start on one: tiles of every so many-eth
+        row are then read in whole vectors. 0 where that is of no use, as it takes more programs that share outputs.
         """
         row, inner, vector = self.reduced[-1], self.kept[-1], self.vector
         period = vector // math.gcd(vector, row.strides[0])
         ragged = self.layout == "columns" and self.column_vector < vector and not self.masked
         steady = all(a.strides[0] % vector == 0 for a in self.reduced[:-1])
-        return period if ragged and steady and inner.size >= 2 * vector and row.size >= 8 * period else 0
+        pays = self.arity == 1 and self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 8 * period
+        return period if ragged and steady and pays else 0
 
     @property
     def nbytes(self) -> int:

@@ -16,7 +16,9 @@ TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
 SHORT_ROW = 1024  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
-RAGGED_BYTES = 512  # of a row of columns that do not start on a vector
+LINE_BYTES = 128  # of a row of columns: what the caches fetch
+RAGGED_BYTES, RAGGED_LANES = 512, 1024  # of a row of columns that do not start on a vector, of such a tile
+RAGGED_PROGRAMS = 4  # on a core
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
@@ -35,7 +37,7 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
     if problem.nbytes <= SMALL_BYTES:
         wanted = 1
     elif problem.layout == "columns":
-        wanted = round(COLUMN_PROGRAMS * target.cores / outputs)
+        wanted = round((RAGGED_PROGRAMS if problem.alike else COLUMN_PROGRAMS) * target.cores / outputs)
     else:
         wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
     return share(problem, target, tile, wanted)
@@ -63,11 +65,12 @@ def row_block(length: int, lanes: int) -> int:
 
 def _columns(problem: Problem, target: Target) -> Tile:
     outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
-    many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
-    wide = 32 if problem.column_vector > 1 else 64  # loads of single elements need more neighbours to fill a memory transaction
     if problem.alike:
-        wide = RAGGED_BYTES // problem.dtype.itemsize
-    x = min(outputs, wide * 2 if many else wide)
+        x = min(pow2_ceil(problem.kept[-1].size + problem.vector), max(256, RAGGED_BYTES // problem.dtype.itemsize))
+        return Tile("columns", x, max(1, RAGGED_LANES // x), ahead=2)
+    many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
+    wide = LINE_BYTES // problem.dtype.itemsize if problem.column_vector > 1 else 64  # single elements need more neighbours to fill lines
+    x = min(outputs, wide * 2 if many and problem.column_vector == 1 else wide)
     lanes = min(COLUMN_LANES, target.max_tile)
     r0 = min(pow2_ceil(problem.reduced[-1].size), max(1, lanes // x))
     x = min(pow2_ceil(problem.xnumel), max(x, lanes // r0)) if problem.rnumel <= r0 else x
@@ -99,6 +102,8 @@ def _warps(problem: Problem, target: Target, tile: Tile) -> int:
     """
     if not target.warp:
         return 0
+    if problem.alike and tile.regime == "columns":
+        return max(1, min(8, tile.lanes // (4 * target.warp)))
     if tile.regime == "columns" and tile.x < 32 and tile.lanes >= COLUMN_LANES:
         return 16
     most = 4 if tile.regime == "columns" and problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores else 8

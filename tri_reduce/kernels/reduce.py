@@ -43,8 +43,6 @@ def read_tile(
     index = inner
     if OP.lift_extra == "index":
         index = inner * i_r0
-        if HOW.alike > 1:
-            index = (inner * HOW.alike + first_row) * i_r0
         if HOW.reduced > 1:
             index += unravel_outer(outer, i_r1, HOW.reduced, DEEP, 2)
     return tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict), valid, index
