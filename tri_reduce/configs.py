@@ -20,7 +20,7 @@ from .published import select_candidates
 from .rules import guesses
 from .targets import Target, by_name
 
-MARGIN, GEMV_MARGIN = 1.1, 1.15  # that the estimate must promise to overrule the rules
+MARGIN, GEMV_MARGIN, ALIKE_MARGIN = 1.1, 1.15, 1.3  # that the estimate must promise to overrule the rules
 CANDIDATES, ALIKE = 12, 2  # of a problem, and of one shape among them
 REGIMES = ("thread", "rows", "columns", "strided")
 
@@ -41,7 +41,7 @@ def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
     deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
     tiles = [by_rule[0], *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
-    times[0] /= GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
+    times[0] /= ALIKE_MARGIN if problem.alike else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
     found: dict[Coordinates, Tile] = {}
     alike: Counter[tuple[int, int, int]] = Counter()
     known = coordinates(problem, by_rule[0])

@@ -16,25 +16,25 @@ from .geometry import Tile, alike, fold_block, output_tiles, tiles_of
 from .problem import Problem
 from .targets import Target
 
-LAUNCH = 4.97  # us before the first program, as an empty kernel shows
+LAUNCH = 4.96  # us before the first program, as an empty kernel shows
 READ = 1  # of the target's bandwidth, that a long stream of tiles gets
 CORE_READ = 1.65  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
-LINE, SHORT_LINE = 0.243, 15  # bytes: those that lie together, beside them, to this power, are how well memory is used
-RAGGED = 0.0304  # bytes that tiles of rows that start anywhere read twice, of each row
-ROUND = 0.186  # of the target's latency, that a round of loads takes
-DEEPER = 0.104  # of a round, for each doubling of the words that a thread reads of a tile
-ASKED = 0.189  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
-REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 36.5, 1.2, 0.173  # of a thread: always, for each value of a state, for each word in flight
-BARRIER = 0.00508  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
-START = 0.00448  # us a core takes to begin a program
-SHARE, FOLD = 0.0511, 2.24  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
-ISSUE = 0.718  # instructions for each load, of a value or of 16 bytes
-HEAD = 0.352  # instructions for each value of rows that start between vectors: two masks
-SHUFFLE = 0.674  # instructions for each step of a fold over lanes
-BUSY = 7.25e03  # threads that keep the lanes of a core busy: each waits for its own results
-SHARPNESS = 1.33  # 1: the three things follow one another; infinity: they overlap wholly
-PLAIN, STATE = 0.428, 20.8  # instructions for a value, and for each further tile of its state
-INSTRUCTIONS = {"sum": 0.239, "mean": 0.239, "var": 1.42, "std": 1.42, "logsumexp": 0.94, "argmax": 1.35, "argmin": 1.35, "gemv": 0.0696}
+LINE, SHORT_LINE = 0.235, 16.4  # bytes: those that lie together, beside them, to this power, are how well memory is used
+RAGGED = 0.0442  # bytes that tiles of rows that start anywhere read twice, of each row
+ROUND = 0.14  # of the target's latency, that a round of loads takes
+DEEPER = 0.093  # of a round, for each doubling of the words that a thread reads of a tile
+ASKED = 0.364  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
+REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 36.6, 1.21, 0.148  # of a thread: always, for each value of a state, for each word in flight
+BARRIER = 0.0115  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
+START = 0.00482  # us a core takes to begin a program
+SHARE, FOLD = 0.0721, 2.23  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
+ISSUE = 1.01  # instructions for each load, of a value or of 16 bytes
+HEAD = 0.514  # instructions for each value of rows that start between vectors: two masks
+SHUFFLE = 0.634  # instructions for each step of a fold over lanes
+BUSY = 6.56e+03  # threads that keep the lanes of a core busy: each waits for its own results
+SHARPNESS = 1.23  # 1: the three things follow one another; infinity: they overlap wholly
+PLAIN, STATE = 0.306, 13.5  # instructions for a value, and for each further tile of its state
+INSTRUCTIONS = {"sum": 0.149, "mean": 0.149, "var": 1.5, "std": 1.5, "logsumexp": 0.906, "argmax": 1.25, "argmin": 1.25, "gemv": 0.0289}
 RATE = 1.7e3  # instructions a us of one lane
 
 LANES, WARPS, PROGRAMS, MOST_REGISTERS = 128, 64, 32, 255  # of a core; of a thread
