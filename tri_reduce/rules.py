@@ -18,7 +18,7 @@ COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
 LINE_BYTES = 128  # of a row of columns: what the caches fetch
 RAGGED_BYTES, RAGGED_LANES = 512, 1024  # of a row of columns that do not start on a vector, of such a tile
-RAGGED_PROGRAMS = 4  # on a core
+RAGGED_PROGRAMS = 4  # on a core; where outputs alone are as many, each is half as large
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
@@ -67,7 +67,8 @@ def _columns(problem: Problem, target: Target) -> Tile:
     outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
     if problem.alike:
         x = min(pow2_ceil(problem.kept[-1].size + problem.vector), max(256, RAGGED_BYTES // problem.dtype.itemsize))
-        return Tile("columns", x, max(1, RAGGED_LANES // x), ahead=2)
+        enough = problem.xnumel * problem.alike >= RAGGED_PROGRAMS * target.cores * x
+        return Tile("columns", x, max(1, RAGGED_LANES // (2 * x if enough else x)), ahead=COLUMN_AHEAD)
     many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
     wide = LINE_BYTES // problem.dtype.itemsize if problem.column_vector > 1 else 64  # single elements need more neighbours to fill lines
     x = min(outputs, wide * 2 if many and problem.column_vector == 1 else wide)
