@@ -1,4 +1,4 @@
-"""Columns that start anywhere, read in whole vectors by programs whose rows start alike; gemv tiles of rows that start alike."""
+"""Columns that start anywhere, read in whole vectors by programs whose rows start alike."""
 
 import pytest
 import torch
@@ -112,12 +112,9 @@ def test_a_reducer_of_ragged_columns(device, few_values_pay):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gemv_of_columns_and_of_rows_that_start_alike(dtype, device, few_values_pay):
+def test_gemv_of_columns(dtype, device, few_values_pay):
     vector = 16 // dtype.itemsize
-    for m, k in ((133, 8 * vector + 5), (64 * vector, 1023)):
-        a, v = columns(dtype, m, k, 0, device), columns(dtype, 1, k, 0, device)[0]
-        with forced(4, 512, 1):
-            check_gemv(gemv(a, v), a, v)
-        t = columns(dtype, k, m, 0, device).T
+    for m, k in ((133, 8 * vector + 5), (64 * vector, 223)):
+        a, v = columns(dtype, k, m, 0, device).T, columns(dtype, 1, k, 0, device)[0]
         with forced(512, 2, vector):
-            check_gemv(gemv(t, v), t, v)
+            check_gemv(gemv(a, v), a, v)

@@ -78,7 +78,8 @@ def on_vectors(op: DeviceOp) -> DeviceOp:
     folds = 2 if is_float and op.fold in (fn.fold_max, fn.fold_min) else 3 if op.fold is fn.fold_moments else op.folds
     lift, combine, fold, finish = (_VECTOR.get(f, f) for f in (op.lift, op.combine, op.fold, op.finish))
     extra = "weight" if op.lift in (fn.lift_counted, fn.lift_moments) else op.lift_extra
-    return replace(op, lift=lift, combine=combine, fold=fold, finish=finish, folds=folds, lift_extra=extra, wider=wider)
+    step = vector.step_moments if op.lift is fn.lift_moments else None
+    return replace(op, lift=lift, combine=combine, fold=fold, finish=finish, folds=folds, lift_extra=extra, wider=wider, step=step)
 
 
 def padding(problem: Problem, op: DeviceOp) -> float | int | None:

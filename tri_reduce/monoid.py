@@ -129,7 +129,6 @@ class Monoid:
     lift_raw: bool = False  # lift takes values of any dtype as they are
     folds: int = 1  # primitives in one fold
     shifted: bool = False  # accurate only near zero: kernels subtract each output's first value
-    step: Any = None  # (state, value, weight 1 or 0) -> state: lift and combine at once, in fewer instructions
     join: Any = None  # two results (where those are states) in torch: seeds and old outputs of the reference
     with_where: str | None = None  # the monoid that takes this one's place under where=, or in a stream (its count is not known)
     options: tuple[str, ...] = field(default=())
@@ -177,7 +176,6 @@ def _device(monoid: Monoid, dtype: torch.dtype, wide_index: bool) -> DeviceOp:
         monoid.shifted,
         monoid.folds,
         _device(monoid, torch.float64, wide_index) if monoid.shifted and dtype != torch.float64 else None,
-        step=monoid.step,
     )
 
 

@@ -126,7 +126,6 @@ _var = Monoid(
     gradient=gradients.var,
     floats_only=True,
     shifted=True,
-    step=fn.step_moments,
     folds=4,
     param=1,
     options=("correction",),

@@ -63,12 +63,18 @@ def row_block(length: int, lanes: int) -> int:
     return min(blocks, key=lambda b: -(-length // b) * b * (1 + STEP_COST * math.log2(longest / b)))
 
 
+def _ragged_columns(problem: Problem, target: Target) -> Tile:
+    x = min(pow2_ceil(problem.kept[-1].size + problem.vector), max(256, RAGGED_BYTES // problem.dtype.itemsize))
+    enough = problem.xnumel * problem.alike >= RAGGED_PROGRAMS * target.cores * x
+    return Tile("columns", x, max(1, RAGGED_LANES // (2 * x if enough else x)), ahead=COLUMN_AHEAD)
+
+
 def _columns(problem: Problem, target: Target) -> Tile:
-    outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
     if problem.alike:
-        x = min(pow2_ceil(problem.kept[-1].size + problem.vector), max(256, RAGGED_BYTES // problem.dtype.itemsize))
-        enough = problem.xnumel * problem.alike >= RAGGED_PROGRAMS * target.cores * x
-        return Tile("columns", x, max(1, RAGGED_LANES // (2 * x if enough else x)), ahead=COLUMN_AHEAD)
+        ragged = _ragged_columns(problem, target)
+        if depth_of(problem, with_split(problem, target, ragged)) <= depth_limit(problem):
+            return ragged
+    outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
     many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
     wide = LINE_BYTES // problem.dtype.itemsize if problem.column_vector > 1 else 64  # single elements need more neighbours to fill lines
     x = min(outputs, wide * 2 if many and problem.column_vector == 1 else wide)

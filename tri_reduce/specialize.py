@@ -5,7 +5,6 @@ A `Specialization` is everything that `triton.compile` needs and no tensor; `lau
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,6 @@ from .narrow import narrow
 from .problem import Axis, Problem
 
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
-APART_ROWS = 4  # of a tile of gemv, that pay for a part of the vector that they share
 EVICTION = "evict_first"  # every vector is read once
 _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
 _SCALARS = ("follows", "seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
@@ -42,8 +40,8 @@ class Walk(Constant):
     where the axes do, nothing is masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles:
     walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first.
     masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool.
-    scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. apart: a tile of gemv has
-    every so many-eth row, which all start as far behind a vector. early: the next launch may begin before this one ends (see capture.py).
+    scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next launch may
+    begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -69,7 +67,6 @@ class Walk(Constant):
     scaled: bool = False
     adds: bool = False
     vector_2d: bool = False
-    apart: int = 1
     early: bool = False
     kinds: tuple[Any, ...] = ()
     truths: tuple[bool, ...] = ()
@@ -206,7 +203,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         head=vector > 1 and not tile.unroll and not problem.aligned_rows,
         alike=period,
         column_vec=problem.vector if period else 1 if tile.plain else problem.column_vector,
-        full_x=not period and problem.xnumel % (tile.x * more.get("apart", 1)) == 0,
+        full_x=not period and problem.xnumel % tile.x == 0,
         full_r=_covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
         slot_fast=problem.layout != "columns",
         tiles=unroll,
@@ -322,10 +319,7 @@ def of_gemv(
     sink = "split" if tile.split > 1 else "own"
     spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
     vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)
-    apart = _apart(problem, tile)
-    ints, constants = _common(
-        problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d and apart == 1, apart=apart
-    )
+    ints, constants = _common(problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d)
     ints |= _axis_values("avyo", problem.kept, "k") | _axis_values("av", problem.reduced, "r")
     if alpha != 1:
         ints["alpha"] = bits_of(alpha, op.dtypes[0])
@@ -338,22 +332,13 @@ def of_gemv(
         pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
     if tile.programs:
         return _persistent(persistent_gemv_kernel, problem, tile, config, op, pointers, ints, constants)
-    programs = output_tiles(problem, tile) if apart == 1 else -(-problem.xnumel // (tile.x * apart)) * apart
+    programs = output_tiles(problem, tile)
     found = _specialize(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
         warps=tile.warps, programs=programs * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
         tile=tile,
     )  # fmt: skip
     return found
-
-
-def _apart(problem: Problem, tile: Tile) -> int:
-    """Rows after which a gemv's rows start as far behind a vector again, where a tile is made of such rows; else 1."""
-    (kept, *more), vector = problem.kept, problem.vector
-    period = vector // math.gcd(vector, kept.strides[0])
-    together = problem.layout == "rows" and not problem.aligned_rows and not more and not kept.strides[1] and tile.r0 >= vector
-    whole = tile.split == 1 and not tile.plain and not tile.programs and not tile.unroll
-    return period if together and whole and tile.x >= APART_ROWS and period * tile.x <= problem.xnumel else 1
 
 
 def _triton_dtype(dtype: dtypes.DType) -> Any:

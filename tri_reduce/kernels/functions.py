@@ -255,14 +255,6 @@ def add_moments(a, a_m2, a_count, b, b_m2, b_count):
 
 
 @jit
-def step_moments(mean, m2, count, x, weight):
-    """Welford (1962), with weight 1, or 0 for a finite x that contributes nothing."""
-    delta = (x - mean) * weight
-    mean += delta / (count + 1.0)
-    return mean, m2 + delta * (x - mean), count + weight
-
-
-@jit
 def fold_moments(mean, m2, count, axis: tl.constexpr):
     total = tl.sum(count, axis)
     centre = tl.sum(mean * count, axis) / tl.maximum(total, 1.0)

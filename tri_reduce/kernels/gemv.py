@@ -8,7 +8,7 @@ from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_til
 
 @jit
 def read_tile(
-    t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0,
+    t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0,
     OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Tile `t` of the rows: (values, the vector's part, which are contributions)."""
@@ -29,8 +29,6 @@ def read_tile(
     a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
     if HOW.vector_2d:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
         x = tl.load(v_ptr + v_row[:, None] + inner * v_r0, mask=valid, other=0)
-    elif HOW.apart > 1:  # all rows start as far behind a vector: one part of the vector serves them all
-        x = tl.load(v_ptr + (position - head) * v_r0, mask=(position >= head) & (position < R0 + head), other=0)[None, :]
     elif HOW.full_r:
         x = tl.load(v_ptr + position * v_r0)[None, :]
     else:
@@ -40,13 +38,13 @@ def read_tile(
 
 @jit
 def update_tiles(
-    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0,
+    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0,
     OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
     """Read COUNT tiles, from tile `t` on, and only then combine their products: their loads are in flight together."""
     tiles = ()
     for n in tl.static_range(COUNT):
-        tile = read_tile(t + n, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        tile = read_tile(t + n, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
         tiles = tiles + (tile,)  # type: ignore[assignment]
     for n in tl.static_range(COUNT):
         acc = update(acc, tiles[n][0].to(OP.cast) * tiles[n][1].to(OP.cast), OP, mask=tiles[n][2])
@@ -69,11 +67,6 @@ def gemv_kernel(
     if HOW.wide:
         tile = tl.cast(tile, tl.int64)
     k = tile * XBLOCK + tl.arange(0, XBLOCK)
-    head = 0
-    if HOW.apart > 1:
-        first = tile // HOW.apart * (XBLOCK * HOW.apart) + tile % HOW.apart
-        k = first + tl.arange(0, XBLOCK) * HOW.apart
-        head = (first * a_k0 + shift) % HOW.vec
     if HOW.alike > 0:
         a_row, k, live, reach, own, owned = window(tile, first_row * a_r0 + shift, K, K0, a_k1, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
     else:
@@ -89,15 +82,15 @@ def gemv_kernel(
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     begin, end = part * chunk, tl.minimum(part * chunk + chunk, tiles)
     if TILES > 0:
-        acc = update_tiles(acc, begin, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES)
+        acc = update_tiles(acc, begin, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES)
     else:
         if HOW.ahead > 1:
             for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
-                acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK,
+                acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK,
                                    HOW.ahead)  # fmt: skip
             begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
-            acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, head, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1)
+            acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1)
     total = finalize(acc, OP, axis=1)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)

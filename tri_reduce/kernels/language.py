@@ -110,15 +110,6 @@ def _select(o: tl.constexpr, mask, a, b):
 
 
 @jit
-def _step(o: tl.constexpr, acc, value, mask):
-    value = value.to(acc[0].dtype)
-    if mask is None:
-        return o.step(acc[0], acc[1], acc[2], value, 1.0)
-    else:
-        return o.step(acc[0], acc[1], acc[2], tl.where(mask, value, 0.0), mask.to(acc[0].dtype))
-
-
-@jit
 def update(acc, value, op: tl.constexpr, mask=None, index=None, partial: tl.constexpr = False):
     """Combine `value` into `acc` lane by lane, where `mask` is True.
 
@@ -129,8 +120,6 @@ def update(acc, value, op: tl.constexpr, mask=None, index=None, partial: tl.cons
         merged = _combine(o, acc, value)
     else:
         o: tl.constexpr = _resolve(op, _SOURCES, value.dtype)
-        if o.step is not None:  # lift and combine at once
-            return _step(o, acc, value, mask)
         merged = _combine(o, acc, _like(o, _lift(o, value, index), acc))
     if mask is None:
         return merged

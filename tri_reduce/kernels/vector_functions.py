@@ -83,6 +83,14 @@ def lift_weighted(x, weight):
 
 
 @jit
+def step_moments(mean, m2, count, x, weight):
+    """Welford (1962), with weight 1, or 0 for a finite x that contributes nothing."""
+    delta = (x - mean) * weight
+    mean += delta / (count + 1.0)
+    return mean, m2 + delta * (x - mean), count + weight
+
+
+@jit
 def merge_moments(a, a_m2, a_count, b, b_m2, b_count):
     """`functions.add_moments`. A count is 0 or at least 1, which 1e-30 does not change (a maximum takes two tiles more)."""
     count = a_count + b_count
