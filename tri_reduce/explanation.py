@@ -92,7 +92,7 @@ class Explanation:
     def _prediction(self, facts: dict[str, Any]) -> str:
         if facts["predicted_us"] is None:
             return "no kernel was ever timed on such a device"
-        source = "a model fitted on an H200, mostly good to 10%" if self.target.name == "h200" else "a model of an H200, never checked here"
+        source = "a model fitted on an H200, mostly good to 15%" if self.target.name == "h200" else "a model of an H200, never checked here"
         return f"predicted {facts['predicted_us']:.1f} us, {facts['predicted_us'] / facts['floor_us']:.2f} of it ({source})"
 
 

@@ -22,6 +22,7 @@ RAGGED_PROGRAMS = 4  # on a core; where outputs alone are as many, each is half 
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
+STRAIGHT, MOST_PROGRAMS = 4, 64  # ... or as many as read their tiles, so few, without a loop; not more of them on a core
 THREAD_LOADS = 4  # that a thread makes of its own row; longer rows are laid over lanes
 THREAD_BYTES = 32  # that a thread reads of rows of its own: several short ones, lest most of a launch is starting programs
 SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than programs can meet
@@ -40,6 +41,9 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
         wanted = round((RAGGED_PROGRAMS if problem.alike else COLUMN_PROGRAMS) * target.cores / outputs)
     else:
         wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
+        straight = -(-tiles // STRAIGHT)
+        if problem.op != "gemv" and len(problem.reduced) == 1 and wanted > 1 and straight * outputs <= MOST_PROGRAMS * target.cores:
+            wanted = max(wanted, straight)
     return share(problem, target, tile, wanted)
 
 
