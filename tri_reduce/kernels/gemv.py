@@ -41,13 +41,21 @@ def update_tiles(
     acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0,
     OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
-    """Read COUNT tiles, from tile `t` on, and only then combine their products: their loads are in flight together."""
-    tiles = ()
-    for n in tl.static_range(COUNT):
-        tile = read_tile(t + n, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
-        tiles = tiles + (tile,)  # type: ignore[assignment]
-    for n in tl.static_range(COUNT):
-        acc = update(acc, tiles[n][0].to(OP.cast) * tiles[n][1].to(OP.cast), OP, mask=tiles[n][2])
+    """Read COUNT tiles (four at most), from tile `t` on, and only then combine their products: their loads are in flight together."""
+    a0, x0, m0 = read_tile(t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+    if COUNT > 1:
+        a1, x1, m1 = read_tile(t + 1, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+    if COUNT > 2:
+        a2, x2, m2 = read_tile(t + 2, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+    if COUNT > 3:
+        a3, x3, m3 = read_tile(t + 3, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+    acc = update(acc, a0.to(OP.cast) * x0.to(OP.cast), OP, mask=m0)
+    if COUNT > 1:
+        acc = update(acc, a1.to(OP.cast) * x1.to(OP.cast), OP, mask=m1)
+    if COUNT > 2:
+        acc = update(acc, a2.to(OP.cast) * x2.to(OP.cast), OP, mask=m2)
+    if COUNT > 3:
+        acc = update(acc, a3.to(OP.cast) * x3.to(OP.cast), OP, mask=m3)
     return acc
 
 
@@ -82,7 +90,10 @@ def gemv_kernel(
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     begin, end = part * chunk, tl.minimum(part * chunk + chunk, tiles)
     if TILES > 0:
-        acc = update_tiles(acc, begin, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES)
+        for n in tl.static_range(0, TILES, 4):
+            acc = update_tiles(
+                acc, begin + n, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES - n
+            )
     else:
         if HOW.ahead > 1:
             for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):

@@ -66,14 +66,25 @@ def update_tiles(
     acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
     OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
-    """Read COUNT tiles, from reduced tile `t` on, and only then combine them: their loads are in flight together."""
-    tiles = ()
-    for n in tl.static_range(COUNT):
-        tile = read_tile(t + n, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
-                         inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
-        tiles = tiles + (tile,)  # type: ignore[assignment]
-    for n in tl.static_range(COUNT):
-        acc = take_tile(acc, tiles[n][0], tiles[n][1], tiles[n][2], origin, OP, HOW)
+    """Read COUNT tiles (four at most), from reduced tile `t` on, and only then combine them: their loads are in flight together."""
+    v0, m0, i0 = read_tile(t, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
+                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+    if COUNT > 1:
+        v1, m1, i1 = read_tile(t + 1, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+    if COUNT > 2:
+        v2, m2, i2 = read_tile(t + 2, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+    if COUNT > 3:
+        v3, m3, i3 = read_tile(t + 3, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+    acc = take_tile(acc, v0, m0, i0, origin, OP, HOW)
+    if COUNT > 1:
+        acc = take_tile(acc, v1, m1, i1, origin, OP, HOW)
+    if COUNT > 2:
+        acc = take_tile(acc, v2, m2, i2, origin, OP, HOW)
+    if COUNT > 3:
+        acc = take_tile(acc, v3, m3, i3, origin, OP, HOW)
     return acc
 
 
@@ -126,8 +137,9 @@ def reduce_kernel(
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
     begin, end = part * chunk, tl.minimum(part * chunk + chunk, tiles)
     if TILES > 0:
-        acc = update_tiles(acc, begin, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                           i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES)  # fmt: skip
+        for n in tl.static_range(0, TILES, 4):
+            acc = update_tiles(acc, begin + n, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
+                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n)  # fmt: skip
     else:
         if HOW.ahead > 1:
             for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
