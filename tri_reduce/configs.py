@@ -21,6 +21,7 @@ from .rules import guesses
 from .targets import Target, by_name
 
 MARGIN, GEMV_MARGIN, ALIKE_MARGIN = 1.1, 1.15, 1.3  # that the estimate must promise to overrule the rules
+LOAD_BYTES = 16  # a row of no more is held by a thread: no estimate overrules that
 CANDIDATES, ALIKE = 12, 2  # of a problem, and of one shape among them
 REGIMES = ("thread", "rows", "columns", "strided")
 
@@ -32,7 +33,7 @@ def regime(problem: Problem, target: Target) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
-    """Legal tiles, best guess first, no two the same to the compiler. A row that one load reads is held by a thread."""
+    """Legal tiles, best guess first, no two the same to the compiler. A row of up to 16 bytes is held by a thread."""
     if target.persistent:
         return ascend_configs.candidates(problem, target)
     by_rule = guesses(problem, target)
@@ -41,7 +42,9 @@ def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
     deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
     tiles = [by_rule[0], *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
-    times[0] /= ALIKE_MARGIN if problem.alike else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
+    held = by_rule[0].unroll and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES
+    margin = ALIKE_MARGIN if problem.alike else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
+    times[0] = 0 if held else times[0] / margin
     found: dict[Coordinates, Tile] = {}
     alike: Counter[tuple[int, int, int]] = Counter()
     known = coordinates(problem, by_rule[0])

@@ -72,6 +72,8 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
 
 
 def holds(problem: Problem, target: Target, tile: Tile) -> bool:
-    """The registers hold what a thread reads ahead."""
+    """The registers hold what a thread reads ahead: three states in the lanes of rows leave none."""
+    if problem.arity == 3 and problem.layout != "columns":
+        return False
     values, whole = tile.lanes / (target.warp * tile.warps) * tile.ahead, vector(problem, tile)
     return values * problem.dtype.itemsize / 4 <= IN_FLIGHT if whole > 1 else values <= SINGLE
