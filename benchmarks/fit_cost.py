@@ -20,7 +20,7 @@ from tri_reduce import cost, evaluation, targets
 
 HERE = Path(__file__).parent
 FITTED = (
-    "LAUNCH", "READ", "CORE_READ", "LINE", "SHORT_LINE", "RAGGED", "ROUND", "DEEPER", "ASKED", "REGISTERS", "STATE_REGISTERS",
+    "LAUNCH", "READ", "CORE_READ", "LINE", "SHORT_LINE", "ROUND", "DEEPER", "ASKED", "REGISTERS", "STATE_REGISTERS",
     "LOAD_REGISTERS", "BARRIER", "START", "SHARE", "FOLD", "ISSUE", "HEAD", "SHUFFLE", "BUSY", "SHARPNESS", "PLAIN", "STATE",
 )  # fmt: skip
 OPS = ("sum", "var", "logsumexp", "argmax", "gemv")

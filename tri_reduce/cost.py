@@ -20,7 +20,6 @@ LAUNCH = 4.96  # us before the first program, as an empty kernel shows
 READ = 1  # of the target's bandwidth, that a long stream of tiles gets
 CORE_READ = 1.65  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
 LINE, SHORT_LINE = 0.235, 16.4  # bytes: those that lie together, beside them, to this power, are how well memory is used
-RAGGED = 0.0442  # bytes that tiles of rows that start anywhere read twice, of each row
 ROUND = 0.14  # of the target's latency, that a round of loads takes
 DEEPER = 0.093  # of a round, for each doubling of the words that a thread reads of a tile
 ASKED = 0.364  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
@@ -48,7 +47,6 @@ class Facts(NamedTuple):
     arity: Any
     gemv: Any
     head: Any  # rows start between vectors
-    ragged: Any  # ... or columns
     instructions: Any
     nbytes: Any
     vector: Any  # values that a load reads
@@ -80,8 +78,7 @@ def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
             target.warp * t.warps, t.ahead, t.unroll, chunks[shape], t.split, partials,
         ))  # fmt: skip
     head = problem.layout == "rows" and not problem.aligned_rows
-    ragged = head or (columns and problem.column_vector < problem.vector)
-    same = (columns, size, problem.arity, problem.op == "gemv", head, ragged, instructions(problem), problem.nbytes)
+    same = (columns, size, problem.arity, problem.op == "gemv", head, instructions(problem), problem.nbytes)
     return Facts(*(np.full(len(rows), value, dtype=float) for value in same), *np.array(rows, dtype=float).T)
 
 
@@ -131,7 +128,6 @@ def microseconds(f: Facts, target: Target) -> Any:
     waiting = np.ceil(most / held) * (rounds * (1 + DEEPER * np.log2(words)) * ROUND * target.latency + barriers)
     alone = most * target.cores / (f.programs * CORE_READ)
     reading = f.nbytes / (READ * target.bandwidth * 1e-6) * np.maximum(1, alone) * (1 + LINE / f.line) ** SHORT_LINE
-    reading *= 1 + f.ragged * RAGGED / f.line
     reads = np.maximum(f.unroll, 1) / f.vector  # threads that walk rows of their own read apart
     each = f.instructions + HEAD * f.head + ISSUE * (reads + f.gemv * np.where(f.head > 0, 1, 1 / f.vector))
     work = most * (f.chunk * f.lanes * each + SHUFFLE * f.threads * steps)

@@ -19,7 +19,7 @@ COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few pro
 LINE_BYTES = 128  # of a row of columns: what the caches fetch
 RAGGED_BYTES, RAGGED_LANES = 512, 1024  # of a row of columns that do not start on a vector, of such a tile
 RAGGED_PROGRAMS = 4  # on a core; where outputs alone are as many, each is half as large
-SHORT_COLUMN, SHORT_COLUMNS, SHORT_ROWS = 128, 128, 8  # elements of columns that a warp walks; how many columns, rows at once
+SHORT_COLUMN, SHORT_LANES, SHORT_ROWS = 128, 1024, 8  # elements of columns that a warp walks; of its tile, and of these rows
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
 ROW_PROGRAMS = 8  # ... until there are this many on a core
@@ -70,7 +70,8 @@ def row_block(length: int, lanes: int) -> int:
 
 def _short_columns(problem: Problem, target: Target) -> bool:
     """A warp each: none waits for another to fold."""
-    return problem.column_vector > 1 and problem.rnumel <= SHORT_COLUMN and problem.xnumel >= 2 * SHORT_COLUMNS * target.cores
+    enough = problem.xnumel * min(problem.rnumel, SHORT_ROWS) >= 2 * SHORT_LANES * target.cores
+    return problem.column_vector > 1 and problem.rnumel <= SHORT_COLUMN and enough
 
 
 def _ragged_columns(problem: Problem, target: Target) -> Tile:
@@ -85,7 +86,8 @@ def _columns(problem: Problem, target: Target) -> Tile:
         if depth_of(problem, with_split(problem, target, ragged)) <= depth_limit(problem):
             return ragged
     if _short_columns(problem, target):
-        return Tile("columns", SHORT_COLUMNS, min(pow2_ceil(problem.reduced[-1].size), SHORT_ROWS), ahead=COLUMN_AHEAD)
+        r0 = min(pow2_ceil(problem.reduced[-1].size), SHORT_ROWS)
+        return Tile("columns", SHORT_LANES // r0, r0, ahead=COLUMN_AHEAD)
     outputs = pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel)
     many = problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores
     wide = LINE_BYTES // problem.dtype.itemsize if problem.column_vector > 1 else 64  # single elements need more neighbours to fill lines
@@ -124,7 +126,7 @@ def _warps(problem: Problem, target: Target, tile: Tile) -> int:
     if problem.alike and tile.regime == "columns":
         return max(1, min(8, tile.lanes // (4 * target.warp)))
     if tile.regime == "columns" and _short_columns(problem, target):
-        return max(1, tile.lanes // (SHORT_COLUMNS * SHORT_ROWS))
+        return max(1, tile.lanes // SHORT_LANES)
     if tile.regime == "columns" and tile.x < 32 and tile.lanes >= COLUMN_LANES:
         return 16
     most = 4 if tile.regime == "columns" and problem.xnumel >= 64 * COLUMN_PROGRAMS * target.cores else 8
