@@ -60,7 +60,7 @@ def test_candidates_that_cannot_be_compiled_are_not_missing():
 
 def test_candidates_are_those_of_the_rules_as_they_stand(monkeypatch):
     data = sweep(dict.fromkeys(emitted(), 10.0))
-    monkeypatch.setattr(configs, "candidates", lambda p, t: (configs.Tile("rows", 1, 64),))
+    monkeypatch.setattr(configs, "candidates", lambda p, t, apart: (configs.Tile("rows", 1, 64),))
     (judged,) = evaluation.judge(data)
     assert judged.emitted == judged.missing == ((1, 64, 1, 1, 4, 1, 0),)
 

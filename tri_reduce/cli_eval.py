@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             figures.check()
         data = evaluation.load(_measured(args.out) if args.measure else args.data or evaluation.DEFAULT)
         found = evaluation.judge(data)
-        groups = evaluation.report(found)
+        groups = evaluation.report(found) | {"as shipped": evaluation.summary(evaluation.judge(data, "all"))}
         moved = _perturbed(data) if args.perturb else {}
         whole = {"meta": data["meta"], "groups": groups, "perturbed": moved, "problems": [dataclasses.asdict(j) for j in found]}
         print(json.dumps(whole) if args.json else _text(data, found, groups, moved))

@@ -15,6 +15,7 @@ from . import ascend_configs, cost
 from .geometry import Coordinates, Tile, coordinates, depth_limit, depth_of, pow2_ceil, tiles_of
 from .inductor_list import inductor_candidates
 from .lattice import lattice
+from .nearest import nearest
 from .problem import Problem
 from .published import select_candidates
 from .rules import guesses
@@ -32,19 +33,21 @@ def regime(problem: Problem, target: Target) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def candidates(problem: Problem, target: Target) -> tuple[Tile, ...]:
-    """Legal tiles, best guess first, no two the same to the compiler. A row of up to 16 bytes is held by a thread."""
+def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozenset()) -> tuple[Tile, ...]:
+    """Legal tiles, best guess first, no two the same to the compiler. apart: keys of timed problems that are not looked at."""
     if target.persistent:
         return ascend_configs.candidates(problem, target)
     by_rule = guesses(problem, target)
     if not target.registers or by_rule[0].unroll == 1 or not problem.rnumel:
         return by_rule
     deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
-    tiles = [by_rule[0], *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
+    timed = [t for t in nearest(problem, target, apart) if depth_of(problem, t) <= deepest]
+    tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
     held = by_rule[0].unroll and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES
     margin = ALIKE_MARGIN if problem.alike else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
     times[0] = 0 if held else times[0] / margin
+    times[1 : 1 + len(timed)] = range(-len(timed), 0)
     found: dict[Coordinates, Tile] = {}
     alike: Counter[tuple[int, int, int]] = Counter()
     known = coordinates(problem, by_rule[0])

@@ -70,10 +70,16 @@ def problem_of(record: dict[str, Any]) -> Problem:
     return describe(record["op"], record["shape"], tuple(dim) if isinstance(dim, list) else dim, record["dtype"], record["trans"])
 
 
-def judge(data: dict[str, Any]) -> list[Judged]:
-    """Every problem of a sweep that has a measured tile."""
+def judge(data: dict[str, Any], timed: str = "others") -> list[Judged]:
+    """Every problem of a sweep that has a measured tile.
+
+    timed: which timed problems the selector looks at. "others": it is judged on new ones, so not at the problem itself, nor, for a family
+    that is kept out, at any that is. "all": as a user's call does. "none": rules and estimate alone.
+    """
     target = targets.by_name(data["meta"]["target"])
     kept_out = data["meta"].get("kept_out", ())
+    out = frozenset(key for key, record in data["problems"].items() if record["family"] in kept_out)
+    everything = frozenset(data["problems"])
     found = []
     for key, record in data["problems"].items():
         us = {tuple(row[:-1]): row[-1] for row in record["tiles"]}
@@ -81,7 +87,9 @@ def judge(data: dict[str, Any]) -> list[Judged]:
         if not us:
             continue
         problem = problem_of(record)
-        emitted = tuple(dict.fromkeys(coordinates(problem, t) for t in configs.candidates(problem, target)))
+        others = out if key in out else frozenset([key])
+        tiles = configs.candidates(problem, target, {"others": others, "all": frozenset(), "none": everything}[timed])
+        emitted = tuple(dict.fromkeys(coordinates(problem, t) for t in tiles))
         dense = min(us.values())
         near = [t for t in us if any(within(t, c) for c in emitted)]
         found.append(
@@ -89,7 +97,7 @@ def judge(data: dict[str, Any]) -> list[Judged]:
                 key,
                 record["family"],
                 record["family"] in kept_out,
-                configs.regime(problem, target),
+                tiles[0].regime,
                 problem.xnumel,
                 problem.rnumel,
                 emitted,
@@ -189,10 +197,10 @@ def perturbed(name: str, factor: float) -> Iterator[None]:
 
 def perturbations(data: dict[str, Any], done: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """The summary of all problems with each coefficient moved by half, down and up; `done` is told of each of them."""
-    found = {"as they stand": summary(judge(data))}
+    found = {"as they stand": summary(judge(data, "none"))}
     for name in COEFFICIENTS:
         for factor in (0.5, 1.5):
             with perturbed(name, factor):
-                found[f"{name} x {factor}"] = summary(judge(data))
+                found[f"{name} x {factor}"] = summary(judge(data, "none"))
             done(f"{name} x {factor}")
     return found

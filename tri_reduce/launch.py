@@ -24,7 +24,7 @@ from .workspaces import WORKSPACES, workspace
 _current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_SLOT_BYTES = 8
+_ROOM_BYTES = 8  # of an element of a workspace's room
 STATES = ("p0", "p1", "p2", "ticket_ptr")
 
 
@@ -77,7 +77,8 @@ class Plan:
         self._rest = tuple(dict(spec.values).get(n) for n in spec.fn.arg_names[len(pointers) :])
         self._shares = dict(spec.constexprs)["SINK"] == "split"
         self._none = (None,) * len(self._states)
-        self._slots = spec.outputs * spec.slots
+        widest = max(d.primitive_bitwidth // 8 for d in spec.op.partial.dtypes)
+        self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // _ROOM_BYTES)  # of each state: they start on 16 bytes
         self._operands = len(pointers) - len(self._states)
         kinds = dict(spec.signature)
         self._sparse = self.target.backend == "cuda"  # only what the binary takes is passed
@@ -242,11 +243,11 @@ class Plan:
 
     def _room_pointers(self, stream: int) -> tuple[int, ...]:
         tickets, room = self._room(stream)
-        start, step = room.data_ptr(), self._slots * _SLOT_BYTES
+        start, step = room.data_ptr(), self._room_step * _ROOM_BYTES
         return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], tickets.data_ptr())
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:
-        return workspace(self.device, stream, self.spec.output_tiles, self._slots * self.spec.op.arity)
+        return workspace(self.device, stream, self.spec.output_tiles, self._room_step * self.spec.op.arity)
 
     def _interpret(self, *operands: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
         spec = self.spec
@@ -254,7 +255,7 @@ class Plan:
         if self._shares:
             tickets, room = self._room(0)
             kinds = [kind[1:] for name, kind in spec.signature if name in STATES[:3] and kind != "constexpr"]
-            views = [room[n * self._slots :].view(dtypes.named(kind).torch) for n, kind in enumerate(kinds)]
+            views = [room[n * self._room_step :].view(dtypes.named(kind).torch) for n, kind in enumerate(kinds)]
             given = dict(zip(STATES, views, strict=False)) | {"ticket_ptr": tickets}
         rest = (*scalars, *self._rest[len(scalars) :])
         try:

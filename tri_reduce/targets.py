@@ -23,7 +23,7 @@ class Target:
     latency: microseconds of a round of loads. registers: of 32 bits in a core, 0 where that means nothing. arch: what the compiler is
     told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
     persistent: a launch has as many programs as cores, each walks tiles of outputs. buffer: bytes on chip that hold a program's tiles, 0
-    where the compiler spills instead of failing.
+    where the compiler spills instead of failing. timed: names the table of problems that were timed on it (`nearest`), if there is one.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Target:
     wide_floats: bool = True
     persistent: bool = False
     buffer: int = 0
+    timed: str = ""
 
     @property
     def overlaps(self) -> bool:
@@ -53,12 +54,13 @@ class Target:
         return f"{self.name}-{self.backend}-{self.arch}-{self.cores}"
 
 
-H200 = Target("h200", "cuda", 90, 32, 132, 4.4e12)
+H200 = Target("h200", "cuda", 90, 32, 132, 4.4e12, timed="h200")
+_UNTIMED = replace(H200, timed="")
 _KNOWN = {
     "h200": H200,
-    "h100": replace(H200, name="h100", bandwidth=3.0e12),
-    "a100": replace(H200, name="a100", arch=80, cores=108, bandwidth=1.8e12),
-    "b200": replace(H200, name="b200", arch=100, cores=148, bandwidth=7.0e12),
+    "h100": replace(_UNTIMED, name="h100", bandwidth=3.0e12),
+    "a100": replace(_UNTIMED, name="a100", arch=80, cores=108, bandwidth=1.8e12),
+    "b200": replace(_UNTIMED, name="b200", arch=100, cores=148, bandwidth=7.0e12),
     "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1, max_threads=HIP_THREADS, registers=131072),
     "ascend": Target(
         "ascend",

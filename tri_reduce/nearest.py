@@ -1,0 +1,104 @@
+"""The fastest tiles of the nearest problem that was timed on a device: what a rule or an estimate would guess is known there.
+
+A table is data beside this module, made from a sweep by `benchmarks/nearest_table.py`. A problem is near another if kernels do the same for
+both, and numbers of outputs and of values agree to a part of a doubling.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .geometry import Coordinates, Tile, coordinates, fit_grid, pow2_ceil, row_overhang, share
+from .problem import Problem, describe
+from .targets import Target
+
+NEAR = 1  # doublings, in any of the sizes
+KEPT = 3  # tiles of a problem: the first choice, and what tuning tries
+
+
+class Timed(NamedTuple):
+    """A problem of a table."""
+
+    key: str
+    problem: Problem
+    tiles: tuple[Coordinates, ...]  # fastest first
+
+
+def kind(problem: Problem) -> tuple[Any, ...]:
+    """What two problems must agree in: the work on a value, the layout, how values lie beside vectors, whether a tile holds a row."""
+    work = problem.op if problem.op == "gemv" or problem.arity > 1 else "one state"
+    inner = problem.reduced[-1].size + row_overhang(problem)
+    return (
+        work,
+        problem.layout,
+        problem.dtype.itemsize,
+        problem.row_alignment if problem.layout == "rows" else problem.column_vector,
+        problem.alike,
+        len(problem.kept),
+        len(problem.reduced),
+        min(pow2_ceil(inner), 16384) if problem.layout == "rows" else 0,
+    )
+
+
+def place(problem: Problem) -> tuple[float, ...]:
+    """Where a problem lies among those of its kind: logarithms to base 2 of its sizes."""
+    sizes = (problem.xnumel, problem.rnumel, problem.kept[-1].size, problem.reduced[-1].size)
+    return tuple(math.log2(max(n, 1)) for n in sizes)
+
+
+@functools.cache
+def table(name: str) -> dict[tuple[Any, ...], list[tuple[tuple[float, ...], Timed]]]:
+    """The problems of a table, by their kind, with their places."""
+    found: dict[tuple[Any, ...], list[tuple[tuple[float, ...], Timed]]] = {}
+    rows = json.loads((Path(__file__).parent / f"nearest_{name}.json").read_text())
+    for key, (op, shape, dim, dtype, trans, tiles) in rows.items():
+        problem = describe(op, shape, dim, dtype, trans)
+        timed = Timed(key, problem, tuple(map(tuple, tiles)))
+        found.setdefault(kind(problem), []).append((place(problem), timed))
+    return found
+
+
+def nearest(problem: Problem, target: Target, apart: frozenset[str] = frozenset()) -> tuple[Tile, ...]:
+    """Tiles for a problem, likeliest first; none where no problem of its kind was timed nearby. apart: keys of problems not to look at."""
+    if not target.timed or problem.masked or not problem.rnumel or not problem.xnumel:
+        return ()
+    here = place(problem)
+    others = [
+        (
+            max(abs(a - b) for a, b in zip(here, there)),
+            (timed.problem.op, timed.problem.dtype) != (problem.op, problem.dtype),
+            timed.key,
+            timed,
+        )
+        for there, timed in table(target.timed).get(kind(problem), ())
+        if timed.key not in apart
+    ]
+    distance, *_, timed = min(others, default=(math.inf, None))
+    if timed is None or distance > NEAR:
+        return ()
+    tiles = (adapted(problem, target, timed.problem, at) for at in timed.tiles)
+    return tuple(dict.fromkeys(t for t in tiles if t))
+
+
+def adapted(problem: Problem, target: Target, timed: Problem, at: Coordinates) -> Tile | None:
+    """The tile with these coordinates for another problem: as many programs. None: a thread cannot hold its rows so."""
+    x, r0, r1, split, warps, ahead, unroll = at
+    if unroll:
+        fits = r0 * unroll == problem.rnumel and problem.row_alignment % math.gcd(r0, problem.vector) == 0
+        return Tile("thread", x, r0, warps=warps, unroll=unroll) if fits else None
+    tile = Tile(problem.layout, x, r0, r1, warps=warps, ahead=max(1, ahead))
+    wanted = max(1, round(split * timed.xnumel / problem.xnumel)) if split > 1 else 1
+    return fit_grid(problem, target, share(problem, target, tile, wanted))
+
+
+def itself(problem: Problem, target: Target, at: Coordinates) -> bool:
+    """A tile of this very problem that `nearest` gives back as it is."""
+    tile = adapted(problem, target, problem, at)
+    return tile is not None and coordinates(problem, tile) == at
+
+
+__all__ = ["KEPT", "NEAR", "Timed", "itself", "nearest", "table"]
