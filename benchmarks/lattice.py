@@ -147,7 +147,7 @@ def neighbours(problem: Problem, target: Target, tile: Tile) -> Iterator[Tile]:
     found = [t for t in changed if min(t.x, t.r0, t.r1) >= 1 and (t.warps >= 1 or not target.warp)]
     found = [t if t.unroll else shared(problem, target, t, t.split) for t in found]
     if not tile.unroll:
-        found += [shared(problem, target, tile, max(1, programs)) for programs in (tile.split * 2, tile.split // 2)]
+        found += [shared(problem, target, tile, max(1, round(tile.split * factor))) for factor in (2, 1 / 2, 3 / 2, 2 / 3)]
     for near in dict.fromkeys(found):
         if near != tile and (near.unroll or is_legal(problem, target, near)):
             yield near

@@ -2,8 +2,8 @@
 
     python benchmarks/nearest_table.py [--data FILE]
 
-Writes tri_reduce/nearest_TARGET.json, a problem a line: op, shape, dim, dtype, trans, and the tiles as the compiler sees them, fastest
-first: no slower than the best by more than a tenth, of different shapes.
+Writes tri_reduce/nearest_TARGET.json, a problem a line: op, shape, dim, dtype, trans, and the tiles as the compiler sees them with
+their microseconds, fastest first: no slower than the best by more than a tenth, of different shapes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def rows(data: dict[str, Any]) -> dict[str, list[Any]]:
     for key, record in sorted(data["problems"].items()):
         problem = evaluation.problem_of(record)
         fastest = sorted(record["tiles"], key=lambda tile: tile[-1])
-        best: list[list[int]] = []
+        best: list[list[float]] = []
         for *at, us in fastest:
             other_shape = all(at[:3] != other[:3] for other in best)
             if len(best) < nearest.KEPT and us <= WITHIN * fastest[0][-1] and other_shape and may_be_first(problem, target, at):
-                best.append(at)
+                best.append([*at, us])
         if best:
             found[key] = [*(record[name] for name in ("op", "shape", "dim", "dtype", "trans")), best]
     return found

@@ -4,7 +4,7 @@
 
 Kernels are compiled by processes that never touch the device, into Triton's cache; this process only loads and times them: the GPU's own
 time, cold L2. A problem starts with the selector's candidates and a random part of the lattice, then tries the neighbours of its best
-two, a few rounds; last, all that came close are timed again, taking turns. The selector's first pick is checked against float64. What
+four, a few rounds; last, all that came close are timed again, taking turns. The selector's first pick is checked against float64. What
 FILE (or an earlier run's result in DIR) has is kept; what it lacks is measured. With TRITON_INTERPRET=1 it runs without a GPU, where
 times mean nothing.
 """
@@ -43,6 +43,7 @@ COLUMNS = ("x", "r0", "r1", "split", "warps", "ahead", "unroll", "us")
 FLUSH_BYTES = 256 << 20
 HOPELESS, CLOSE = 2.0, 1.2  # times the best: dropped after the first pass; timed again at the end
 FIRST, SECOND, LAST = 3, 7, 15  # samples of a pass
+BEST = 4  # tiles whose neighbours are tried
 WINDOW = 24  # problems under way: enough that no compiling process ever waits
 MARGIN, DRAIN = 12, 45  # seconds before the budget ends: nothing goes on; no problem is begun
 Clock = Callable[[Sequence[Callable[[], None]], int], list[float]]
@@ -183,7 +184,7 @@ class Sweep:
         self.time(progress)
         if not progress.record["done"] and progress.round < self.rounds:
             progress.round += 1
-            best = sorted(progress.us, key=lambda c: progress.us[c])[:2]
+            best = sorted(progress.us, key=lambda c: progress.us[c])[:BEST]
             near = [n for c in best for n in neighbours(progress.problem, self.device.target, progress.tiles[c])]
             self.ask(progress, near)
             if progress.new:

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import nearest_table
 
 from tri_reduce import evaluation, nearest, targets
-from tri_reduce.configs import candidates
+from tri_reduce.configs import candidates, explain
 from tri_reduce.geometry import coordinates, depth_limit, depth_of
 from tri_reduce.problem import describe
 from tri_reduce.targets import H200
@@ -36,10 +36,18 @@ def test_a_timed_problem_gets_the_tile_that_was_fastest():
 
 
 def test_a_problem_near_it_gets_its_tile_with_as_many_programs():
-    timed = describe("sum", (64, 401408), 1)
-    (tile, *_), (near, *_) = (nearest.nearest(describe("sum", (n, 401408), 1), H200) for n in (64, 50))
-    assert (near.x, near.r0, near.warps) == (tile.x, tile.r0, tile.warps) and near.split == pytest.approx(tile.split * 64 / 50, rel=0.1)
-    assert coordinates(timed, candidates(timed, H200)[0]) == coordinates(timed, tile)
+    tile, shorter, wider = (
+        next(iter(nearest.nearest(describe("sum", shape, 0), H200))) for shape in ((401408, 64), (300000, 64), (401408, 120))
+    )
+    for near, factor in ((shorter, 1), (wider, 64 / 120)):
+        assert (near.x, near.r0, near.warps) == (tile.x, tile.r0, tile.warps) and near.split == pytest.approx(tile.split * factor, rel=0.1)
+
+
+def test_a_call_says_which_problem_its_tile_was_timed_for():
+    near = describe("sum", (50, 401408), 1)
+    assert nearest.source(near, H200, candidates(near, H200)[0]).key == "sum 64x401408 1 fp32"
+    assert nearest.source(near, H200, candidates(near, H200)[-1]) is None
+    assert "(timed as sum 64x401408 1 fp32)" in explain(near, H200)
 
 
 def test_one_of_another_kind_gets_none_of_it():
@@ -56,9 +64,8 @@ def test_one_of_another_kind_gets_none_of_it():
 def test_what_is_set_apart_is_not_looked_at():
     for timed in TIMED[::25]:
         tiles = nearest.nearest(timed.problem, H200)
-        others = nearest.nearest(timed.problem, H200, frozenset([timed.key]))
-        assert tiles and coordinates(timed.problem, tiles[0]) == timed.tiles[0]
-        assert others == () or others != tiles or any(t.tiles[0] == timed.tiles[0] for t in TIMED if t.key != timed.key)
+        assert tiles and coordinates(timed.problem, next(iter(tiles))) == next(iter(timed.us))
+        assert all(t.key != timed.key for t in [nearest.neighbour(timed.problem, H200, frozenset([timed.key]))] if t)
 
 
 @pytest.mark.parametrize("scale", [0.71, 0.9, 1.3, 1.9])

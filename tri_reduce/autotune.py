@@ -21,6 +21,7 @@ from . import configs, forced, tuning
 from .buckets import config_of, key_of, tile_of
 from .forced import check_config
 from .geometry import Tile
+from .nearest import source
 from .problem import Problem
 from .store import Store, StoreWarning, cache_dir
 from .targets import Target
@@ -171,7 +172,8 @@ def choose(
     name = _policy_of(mode)
     found = configs.candidates(problem, target)
     if name == "heuristic":
-        return Choice(found[0], "heuristic: the best guess")
+        timed = source(problem, target, found[0])
+        return Choice(found[0], f"heuristic: timed as {timed.key}" if timed else "heuristic: the best guess")
     store, key = _opened(str(cache_dir()), device), key_of(problem, kind)
     tile = None if name == "tune" and mode.again else tile_of(store.get(key), found)
     _count("hits" if tile else "misses")

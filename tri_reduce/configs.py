@@ -41,7 +41,7 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     if not target.registers or by_rule[0].unroll == 1 or not problem.rnumel:
         return by_rule
     deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
-    timed = [t for t in nearest(problem, target, apart) if depth_of(problem, t) <= deepest]
+    timed = [tile for tile in nearest(problem, target, apart) if depth_of(problem, tile) <= deepest]
     tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
     held = by_rule[0].unroll and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES

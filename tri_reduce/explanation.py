@@ -7,6 +7,7 @@ from typing import Any
 
 from . import configs, cost
 from .geometry import Tile, output_tiles, tiles_of
+from .nearest import nearest, neighbour, source
 from .problem import Problem
 from .targets import Target
 
@@ -27,7 +28,8 @@ def floor_us(problem: Problem, target: Target) -> float:
 
 
 def predicted_us(problem: Problem, target: Target, *tiles: Tile) -> list[float | None]:
-    """Microseconds of a launch of each tile, by `cost`; None where it knows nothing of the device.
+    """Microseconds of a launch of each tile: as it was timed, for the problem itself or one near it, beside the floors of both; else by
+    `cost`; None where nothing is known of the device.
 
     Example:
         >>> from tri_reduce import problem, targets
@@ -37,7 +39,10 @@ def predicted_us(problem: Problem, target: Target, *tiles: Tile) -> list[float |
     """
     if not target.registers or not problem.rnumel:
         return [None] * len(tiles)
-    return [float(us) for us in cost.microseconds(cost.facts(problem, target, tiles), target)]
+    known, timed = nearest(problem, target), neighbour(problem, target)
+    scale = floor_us(problem, target) / floor_us(timed.problem, target) if timed else 1
+    estimates = cost.microseconds(cost.facts(problem, target, tiles), target)
+    return [scale * known[tile] if tile in known else float(us) for tile, us in zip(tiles, estimates)]
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,10 @@ class Explanation:
     def _prediction(self, facts: dict[str, Any]) -> str:
         if facts["predicted_us"] is None:
             return "no kernel was ever timed on such a device"
-        source = "a model fitted on an H200, mostly good to 15%" if self.target.name == "h200" else "a model of an H200, never checked here"
-        return f"predicted {facts['predicted_us']:.1f} us, {facts['predicted_us'] / facts['floor_us']:.2f} of it ({source})"
+        timed = source(self.problem, self.target, self.tiles[0])
+        how = "a model fitted on an H200, mostly good to 15%" if self.target.name == "h200" else "a model of an H200, never checked here"
+        how = f"timed as {timed.key}" if timed else how
+        return f"predicted {facts['predicted_us']:.1f} us, {facts['predicted_us'] / facts['floor_us']:.2f} of it ({how})"
 
 
 def _reduced(tile: Tile) -> str:

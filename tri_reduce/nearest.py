@@ -21,11 +21,11 @@ KEPT = 3  # tiles of a problem: the first choice, and what tuning tries
 
 
 class Timed(NamedTuple):
-    """A problem of a table."""
+    """A problem of a table, and microseconds of its fastest tiles, fastest first."""
 
     key: str
     problem: Problem
-    tiles: tuple[Coordinates, ...]  # fastest first
+    us: dict[Coordinates, float]
 
 
 def kind(problem: Problem) -> tuple[Any, ...]:
@@ -57,31 +57,41 @@ def table(name: str) -> dict[tuple[Any, ...], list[tuple[tuple[float, ...], Time
     rows = json.loads((Path(__file__).parent / f"nearest_{name}.json").read_text())
     for key, (op, shape, dim, dtype, trans, tiles) in rows.items():
         problem = describe(op, shape, dim, dtype, trans)
-        timed = Timed(key, problem, tuple(map(tuple, tiles)))
+        timed = Timed(key, problem, {tuple(at): us for *at, us in tiles})
         found.setdefault(kind(problem), []).append((place(problem), timed))
     return found
 
 
-def nearest(problem: Problem, target: Target, apart: frozenset[str] = frozenset()) -> tuple[Tile, ...]:
-    """Tiles for a problem, likeliest first; none where no problem of its kind was timed nearby. apart: keys of problems not to look at."""
+def neighbour(problem: Problem, target: Target, apart: frozenset[str] = frozenset()) -> Timed | None:
+    """The timed problem of its kind that is nearest, itself if it was timed. apart: keys of problems not to look at."""
     if not target.timed or problem.masked or not problem.rnumel or not problem.xnumel:
-        return ()
-    here = place(problem)
+        return None
+    here, same = place(problem), (problem.op, problem.dtype)
     others = [
-        (
-            max(abs(a - b) for a, b in zip(here, there)),
-            (timed.problem.op, timed.problem.dtype) != (problem.op, problem.dtype),
-            timed.key,
-            timed,
-        )
+        (max(abs(a - b) for a, b in zip(here, there)), (timed.problem.op, timed.problem.dtype) != same, timed.key, timed)
         for there, timed in table(target.timed).get(kind(problem), ())
         if timed.key not in apart
     ]
     distance, *_, timed = min(others, default=(math.inf, None))
-    if timed is None or distance > NEAR:
-        return ()
-    tiles = (adapted(problem, target, timed.problem, at) for at in timed.tiles)
-    return tuple(dict.fromkeys(t for t in tiles if t))
+    return timed if distance <= NEAR else None
+
+
+def nearest(problem: Problem, target: Target, apart: frozenset[str] = frozenset()) -> dict[Tile, float]:
+    """Tiles for a problem, likeliest first, and the microseconds each took for the neighbour; none where there is no neighbour."""
+    timed = neighbour(problem, target, apart)
+    if timed is None:
+        return {}
+    tiles = [(adapted(problem, target, timed.problem, at), us) for at, us in timed.us.items()]
+    found: dict[Tile, float] = {}
+    for tile, us in tiles:
+        if tile is not None:
+            found.setdefault(tile, us)
+    return found
+
+
+def source(problem: Problem, target: Target, tile: Tile) -> Timed | None:
+    """The timed problem that this tile was taken over from."""
+    return neighbour(problem, target) if tile in nearest(problem, target) else None
 
 
 def adapted(problem: Problem, target: Target, timed: Problem, at: Coordinates) -> Tile | None:
@@ -101,4 +111,4 @@ def itself(problem: Problem, target: Target, at: Coordinates) -> bool:
     return tile is not None and coordinates(problem, tile) == at
 
 
-__all__ = ["KEPT", "NEAR", "Timed", "itself", "nearest", "table"]
+__all__ = ["KEPT", "NEAR", "Timed", "itself", "nearest", "neighbour", "source", "table"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .geometry import pow2_ceil
+from .geometry import pow2_floor
 
 WORKSPACES: dict[tuple[str, int, int], tuple[Tensor, Tensor, Any]] = {}  # by device and stream, each with the one it replaced
 _LOCK = threading.Lock()
@@ -16,6 +16,12 @@ _LOCK = threading.Lock()
 
 def _new_workspace(device: torch.device, tickets: int, slots: int) -> tuple[Tensor, Tensor]:
     return torch.zeros(tickets, dtype=torch.int32, device=device), torch.empty(slots, dtype=torch.int64, device=device)
+
+
+def _grown(n: int, least: int) -> int:
+    """At least n, in steps of half a power of two: few sizes, so that those that were replaced are together not much more than the last."""
+    step = max(pow2_floor(n) // 2, 1)
+    return max(least, -(-n // step) * step)
 
 
 def workspace(device: torch.device, stream: int, tickets: int, slots: int) -> tuple[Tensor, Tensor]:
@@ -30,6 +36,6 @@ def workspace(device: torch.device, stream: int, tickets: int, slots: int) -> tu
         had = WORKSPACES.get(key)
         if had is not None:
             tickets, slots = max(tickets, had[0].numel()), max(slots, had[1].numel())
-        found = _new_workspace(device, max(4096, pow2_ceil(tickets)), max(1 << 16, pow2_ceil(slots)))
+        found = _new_workspace(device, _grown(tickets, 4096), _grown(slots, 1 << 16))
         WORKSPACES[key] = (*found, had)
     return found
