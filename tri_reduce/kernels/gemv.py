@@ -3,7 +3,7 @@
 from .combine import arrive, constant, fold_partials, store_state
 from .compat import jit, tl
 from .language import finalize, init, update
-from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, window
+from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile
 
 
 @jit
@@ -68,22 +68,11 @@ def gemv_kernel(
     """Outputs are the rows of all batches. `HOW` is a `specialize.Walk`."""
     DEEP: tl.constexpr = HOW.deep_kept
     TILES: tl.constexpr = HOW.tiles
-    tile, slot = program_tile(slots, SINK != "own", HOW.slot_fast)
-    part, first_row = slot, 0  # of the reduced tiles that programs share; of the rows that this one reads
-    if HOW.alike > 1:
-        part, first_row = slot // HOW.alike, slot % HOW.alike
-    if HOW.wide:
-        tile = tl.cast(tile, tl.int64)
-    k = tile * XBLOCK + tl.arange(0, XBLOCK)
-    if HOW.alike > 0:
-        a_row, k, live, reach, own, owned = window(tile, first_row * a_r0 + shift, K, K0, a_k1, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
-    else:
-        live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
-        if HOW.kept > 1:
-            K0 = multiple_of(K0, HOW.column_vec)
-        if HOW.kept == 2:
-            a_k1 = multiple_of(a_k1, HOW.column_vec)
-        a_row = kept_offsets(k, K0, a_k1, a_k0, HOW.kept, DEEP, 0) + shift
+    if HOW.kept > 1 and HOW.alike == 0:
+        K0 = multiple_of(K0, HOW.column_vec)
+    tile, slot, part, first_row, k, live, reach, a_row, own, owned = program_rows(
+        slots, a_r0, shift, K, K0, a_k1, a_k0, SINK != "own", HOW, XBLOCK
+    )
     v_row = kept_offsets(k, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
     if HOW.alike > 1:
         v_ptr += first_row * v_r0

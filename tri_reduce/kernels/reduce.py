@@ -7,7 +7,7 @@ from .combine import arrive, fold_partials, store_state, write_parts, write_resu
 from .compat import gdc_launch_dependents, gdc_wait, jit, tl
 from .language import finalize, init, update
 from .slots import add_to_slot
-from .tiles import aligned_tile, columns, kept_offsets, multiple_of, program_tile, reduced_tile, unravel_outer, window
+from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile, unravel_outer
 
 
 @jit
@@ -107,22 +107,11 @@ def reduce_kernel(
         if follows == 0:
             gdc_wait()  # what ran before may have written the values
         gdc_launch_dependents()
-    tile, slot = program_tile(slots, SINK != "own", HOW.slot_fast)
-    part, first_row = slot, 0  # of the reduced tiles that programs share; of the rows that this one reads
-    if HOW.alike > 1:
-        part, first_row = slot // HOW.alike, slot % HOW.alike
-    if HOW.wide:
-        tile = tl.cast(tile, tl.int64)
-    k = tile * XBLOCK + tl.arange(0, XBLOCK)
-    if HOW.alike > 0:
-        x_row, k, live, reach, own, owned = window(tile, first_row * x_r0 + shift, K, K0, x_k1, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
-    else:
-        live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
-        if HOW.kept > 1:
-            K0 = multiple_of(K0, HOW.column_vec)
-        if HOW.kept == 2:
-            x_k1 = multiple_of(x_k1, HOW.column_vec)
-        x_row = kept_offsets(k, K0, x_k1, x_k0, HOW.kept, DEEP, 0) + shift
+    if HOW.kept > 1 and HOW.alike == 0:
+        K0 = multiple_of(K0, HOW.column_vec)
+    tile, slot, part, first_row, k, live, reach, x_row, own, owned = program_rows(
+        slots, x_r0, shift, K, K0, x_k1, x_k0, SINK != "own", HOW, XBLOCK
+    )
     where_row = x_row
     if HOW.masked:
         where_row = kept_offsets(k, K0, w_k1, w_k0, HOW.kept, DEEP, 1)

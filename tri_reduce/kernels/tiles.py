@@ -118,3 +118,32 @@ def program_tile(slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
     else:
         output_tiles = tl.num_programs(0) // slots
         return pid % output_tiles, pid // output_tiles
+
+
+@jit
+def program_rows(
+    slots, row_stride, shift, K, K0, outer_stride, inner_stride, SHARED: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr
+):  # fmt: skip
+    """What this program reads: (output tile, slot, its part of the reduced tiles, its first row, outputs, exist, may be read, offsets of
+    their rows, where the tile's outputs begin, how many it has).
+
+    Of the programs that share outputs, every so many-eth reads the same kind of rows where columns do not start on a vector.
+    """
+    DEEP: tl.constexpr = HOW.deep_kept
+    tile, slot = program_tile(slots, SHARED, HOW.slot_fast)
+    part, first_row = slot, 0
+    if HOW.alike > 1:
+        part, first_row = slot // HOW.alike, slot % HOW.alike
+    if HOW.wide:
+        tile = tl.cast(tile, tl.int64)
+    k = tile * XBLOCK + tl.arange(0, XBLOCK)
+    own, owned = 0, XBLOCK
+    if HOW.alike > 0:
+        ahead = first_row * row_stride + shift
+        rows, k, live, reach, own, owned = window(tile, ahead, K, K0, outer_stride, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
+    else:
+        live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
+        if HOW.kept == 2:
+            outer_stride = multiple_of(outer_stride, HOW.column_vec)
+        rows = kept_offsets(k, K0, outer_stride, inner_stride, HOW.kept, DEEP, 0) + shift
+    return tile, slot, part, first_row, k, live, reach, rows, own, owned
