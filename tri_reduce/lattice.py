@@ -56,12 +56,11 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
         wanted = {max(1, round(n * target.cores / outputs)) for n in PROGRAMS} if target.tickets else ()
         for n in sorted({1, *wanted}):
             tile = fit_grid(problem, target, share(problem, target, base, n))
-            held = tile.lanes == x * r0 * r1
-            found[tile] = (
-                warps
-                if held
-                else [w for w in WARPS if tile.lanes * problem.arity <= target.warp * w * min(STATES, VALUES[-1] * problem.arity)][:1]
-            )
+            if tile.lanes == x * r0 * r1:
+                found[tile] = warps
+            else:  # lengthened, for the grid or the bound: the fewest warps that hold it, unless it is a shape of its own
+                most = min(STATES, VALUES[-1] * problem.arity)
+                found.setdefault(tile, [w for w in WARPS if tile.lanes * problem.arity <= target.warp * w * most][:1])
     return [
         replace(tile, warps=w, ahead=a)
         for tile, warps in found.items() if depth_of(problem, tile) <= deepest
