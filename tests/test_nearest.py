@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import nearest_table
 
-from tri_reduce import evaluation, nearest, targets
+from tri_reduce import configs, evaluation, nearest, targets
 from tri_reduce.configs import candidates, explain
 from tri_reduce.geometry import coordinates, depth_limit, depth_of
 from tri_reduce.problem import describe
@@ -75,5 +75,6 @@ def test_no_tile_taken_over_adds_up_longer_chains_than_the_bound_allows(scale):
         shape = [max(1, round(n * scale)) for n in row[1]]
         problem = describe(row[0], shape, tuple(row[2]) if isinstance(row[2], list) else row[2], row[3], row[4])
         first = candidates(problem, H200)[0]
+        assert configs.first(problem, H200) == first
         rule = candidates(problem, replace(H200, timed=""))[0]
         assert depth_of(problem, first) <= max(depth_limit(problem), depth_of(problem, rule))

@@ -170,10 +170,11 @@ def choose(
     if is_forced():
         return Choice(forced.forced(problem, target, mode.regime, mode.split, dict(mode.config or ())), "forced")
     name = _policy_of(mode)
-    found = configs.candidates(problem, target)
     if name == "heuristic":
-        timed = source(problem, target, found[0])
-        return Choice(found[0], f"heuristic: timed as {timed.key}" if timed else "heuristic: the best guess")
+        first = configs.first(problem, target)
+        timed = source(problem, target, first)
+        return Choice(first, f"heuristic: timed as {timed.key}" if timed else "heuristic: the best guess")
+    found = configs.candidates(problem, target)
     store, key = _opened(str(cache_dir()), device), key_of(problem, kind)
     tile = None if name == "tune" and mode.again else tile_of(store.get(key), found)
     _count("hits" if tile else "misses")

@@ -29,7 +29,14 @@ REGIMES = ("thread", "rows", "columns", "strided")
 
 def regime(problem: Problem, target: Target) -> str:
     """The name of the first candidate's regime: "thread", "rows", "columns" or "strided"."""
-    return candidates(problem, target)[0].regime
+    return first(problem, target).regime
+
+
+@functools.lru_cache(maxsize=4096)
+def first(problem: Problem, target: Target) -> Tile:
+    """The first candidate: where something near was timed, it is known without ranking the others."""
+    timed = [] if target.persistent else _timed(problem, target, guesses(problem, target), frozenset())
+    return timed[0] if timed else candidates(problem, target)[0]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -38,10 +45,10 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     if target.persistent:
         return ascend_configs.candidates(problem, target)
     by_rule = guesses(problem, target)
-    if not target.registers or by_rule[0].unroll == 1 or not problem.rnumel:
+    if not _ranked(problem, target, by_rule):
         return by_rule
-    deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
-    timed = [tile for tile in nearest(problem, target, apart) if depth_of(problem, tile) <= deepest]
+    timed = _timed(problem, target, by_rule, apart)
+    deepest = _deepest(problem, by_rule)
     tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
     held = by_rule[0].unroll and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES
@@ -58,6 +65,23 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
             found[at] = tile
             alike[shape] += 1
     return tuple(found.values())
+
+
+def _ranked(problem: Problem, target: Target, by_rule: tuple[Tile, ...]) -> bool:
+    """There is more than the rules: not for rows that a thread reads at once, nor where nothing is known of the device."""
+    return target.registers > 0 and by_rule[0].unroll != 1 and problem.rnumel > 0
+
+
+def _deepest(problem: Problem, by_rule: tuple[Tile, ...]) -> int:
+    """Additions one after another that a candidate may have."""
+    return max(depth_limit(problem), depth_of(problem, by_rule[0]))
+
+
+def _timed(problem: Problem, target: Target, by_rule: tuple[Tile, ...], apart: frozenset[str]) -> list[Tile]:
+    """Tiles of the nearest timed problem."""
+    if not _ranked(problem, target, by_rule):
+        return []
+    return [tile for tile in nearest(problem, target, apart) if depth_of(problem, tile) <= _deepest(problem, by_rule)]
 
 
 def canonical(problem: Problem, target: Target) -> Tile:
@@ -108,4 +132,4 @@ def explain(problem: Problem, target: Target | str) -> str:
     return str(Explanation.of(problem, by_name(target)))
 
 
-__all__ = ["REGIMES", "Tile", "candidates", "canonical", "explain", "inductor_candidates", "select_candidates", "select_configs"]
+__all__ = ["REGIMES", "Tile", "candidates", "canonical", "explain", "first", "inductor_candidates", "select_candidates", "select_configs"]
