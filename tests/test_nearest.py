@@ -28,7 +28,7 @@ def test_a_timed_problem_gets_the_tile_that_was_fastest():
     records = evaluation.load(evaluation.DEFAULT)["problems"]
     wrong = []
     for timed in TIMED:
-        first = candidates(timed.problem, H200)[0]
+        first = configs.first(timed.problem, H200)
         times = {tuple(row[:-1]): row[-1] for row in records[timed.key]["tiles"]}
         if times[coordinates(timed.problem, first)] > 1.02 * min(times.values()):
             wrong.append(timed.key)
@@ -70,7 +70,7 @@ def test_what_is_set_apart_is_not_looked_at():
 
 @pytest.mark.parametrize("scale", [0.71, 0.9, 1.3, 1.9])
 def test_no_tile_taken_over_adds_up_longer_chains_than_the_bound_allows(scale):
-    for timed in TIMED[::7]:
+    for timed in TIMED[::29]:
         row = json.loads(PATH.read_text())[timed.key]
         shape = [max(1, round(n * scale)) for n in row[1]]
         problem = describe(row[0], shape, tuple(row[2]) if isinstance(row[2], list) else row[2], row[3], row[4])
