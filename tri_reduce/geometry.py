@@ -130,7 +130,8 @@ def share(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
 
 def _split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
     apart = problem.alike if target.tickets and 2 * wanted >= problem.alike else 0
-    tile = replace(tile, split=max(apart, 1))
+    if tile.split != max(apart, 1):
+        tile = replace(tile, split=max(apart, 1))
     apart = max(alike(problem, tile), 1)
     tiles = tiles_of(problem, tile)[1] // apart
     split = max(1, min(round(wanted / apart), tiles, target.max_programs // output_tiles(problem, tile) // apart))

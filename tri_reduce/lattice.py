@@ -62,11 +62,12 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
                 most = min(STATES, VALUES[-1] * problem.arity)
                 found.setdefault(tile, [w for w in WARPS if tile.lanes * problem.arity <= target.warp * w * most][:1])
     return [
-        replace(tile, warps=w, ahead=a)
+        one
         for tile, warps in found.items() if depth_of(problem, tile) <= deepest
         for w in warps
         for a in (AHEAD if coordinates(problem, tile)[5] else AHEAD[:1])
-        if a == 1 or holds(problem, target, replace(tile, warps=w, ahead=a))
+        for one in (replace(tile, warps=w, ahead=a),)
+        if a == 1 or holds(problem, target, one)
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -99,40 +100,40 @@ class Problem:
     masked: bool = False
     arity: int = 1
 
-    @property
+    @cached_property
     def xnumel(self) -> int:
         """Number of outputs."""
         return math.prod(a.size for a in self.kept)
 
-    @property
+    @cached_property
     def rnumel(self) -> int:
         """Contributions to each output."""
         return math.prod(a.size for a in self.reduced)
 
-    @property
+    @cached_property
     def layout(self) -> str:
         """Which axis is contiguous in the input: "rows" (a reduced one), "columns" (a kept one) or "strided" (none)."""
         if self.reduced[-1].strides[0] == 1 and self.reduced[-1].size > 1:
             return "rows"
         return "columns" if self.kept[-1].strides[0] == 1 and self.kept[-1].size > 1 else "strided"
 
-    @property
+    @cached_property
     def vector(self) -> int:
         """Elements in 16 bytes."""
         return 16 // self.dtype.itemsize
 
-    @property
+    @cached_property
     def row_alignment(self) -> int:
         """Elements: every row starts at a multiple of this power of two, at most `vector`."""
         starts = [self.shift, *(a.strides[0] for a in (*self.kept, *self.reduced[:-1]))]
         return math.gcd(self.vector, *starts)
 
-    @property
+    @cached_property
     def aligned_rows(self) -> bool:
         """Every row starts on a 16-byte boundary."""
         return self.row_alignment == self.vector
 
-    @property
+    @cached_property
     def column_vector(self) -> int:
         """Elements of contiguous outputs that one load may read: 16 bytes where all other strides are multiples of that, else one
         element.
@@ -142,7 +143,7 @@ class Problem:
         fits = self.layout == "columns" and self.shift == 0 and all(s % self.vector == 0 for s in others)
         return self.vector if fits and (not outer or inner.size % self.vector == 0) else 1
 
-    @property
+    @cached_property
     def alike(self) -> int:
         """Rows after which columns start as far behind a 16-byte boundary again, where no row need start on one: tiles of every so many-eth
         row are then read in whole vectors. 0 where that is of no use, as it takes more programs that share outputs.
@@ -154,12 +155,12 @@ class Problem:
         pays = self.arity == 1 and self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 8 * period
         return period if ragged and steady and pays else 0
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of input read once."""
         return self.xnumel * self.rnumel * self.dtype.itemsize
 
-    @property
+    @cached_property
     def wide(self) -> bool:
         """Some size, offset or position needs 64 bits (a tile's overhang included)."""
         operands = len(self.kept[0].strides)
