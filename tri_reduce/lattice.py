@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .cost import vector
 from .geometry import Tile, coordinates, depth_of, fit_grid, pow2_ceil, row_overhang, share
 from .problem import Problem
@@ -66,7 +64,7 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
         for tile, warps in found.items() if depth_of(problem, tile) <= deepest
         for w in warps
         for a in (AHEAD if coordinates(problem, tile)[5] else AHEAD[:1])
-        for one in (replace(tile, warps=w, ahead=a),)
+        for one in (Tile(problem.layout, tile.x, tile.r0, tile.r1, tile.split, w, a),)
         if a == 1 or holds(problem, target, one)
     ]  # fmt: skip
 
