@@ -35,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
             args.out.mkdir(parents=True, exist_ok=True)
             figures.check()
         data = evaluation.load(_measured(args.out) if args.measure else args.data or evaluation.DEFAULT)
-        found = evaluation.judge(data)
-        groups = evaluation.report(found) | {"as shipped": evaluation.summary(evaluation.judge(data, "all"))}
+        with progress.steps(2 * len(evaluation.families(data)), "judging", sys.stderr) as done:
+            found = evaluation.judge(data, done=lambda line: done(f"new {line}"))
+            shipped = evaluation.judge(data, "all", lambda line: done(f"as shipped, {line}"))
+        groups = evaluation.report(found) | {"as shipped": evaluation.summary(shipped)}
         moved = _perturbed(data) if args.perturb else {}
         whole = {"meta": data["meta"], "groups": groups, "perturbed": moved, "problems": [dataclasses.asdict(j) for j in found]}
         print(json.dumps(whole) if args.json else _text(data, found, groups, moved))

@@ -1,8 +1,8 @@
 """Which tile runs a problem on a target: candidates, best guess first. Pure Python; nothing here may change a result's meaning.
 
-Tiles that won on a problem near this one come first (nearest.py). Where there are none, rules make guesses (rules.py), an estimate of times
-ranks a lattice of tiles (lattice.py, cost.py): it decides where it promises a tenth less than the rules' own choice, since that was measured
-to be good where they were made; else it adds what to tune.
+Tiles that won on a problem near this one come first (nearest.py). Where there are none, rules make guesses (rules.py), and an estimate of
+times ranks a lattice of tiles (lattice.py, cost.py): it decides where it promises a tenth less than the rules' own choice, since that was
+measured to be good where they were made; else it adds what to tune.
 """
 
 from __future__ import annotations
