@@ -60,6 +60,8 @@ def programs(problem, tile):
 
 @many
 @given(any_problem, any_target)
+@example(describe("sum", (0, 5), 1), H200)
+@example(describe("gemv", (0, 5)), TARGETS[4])
 def test_every_candidate_is_a_legal_tile(problem, target):
     found = candidates(problem, target)
     assert 1 <= len(found) <= 40

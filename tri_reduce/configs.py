@@ -39,7 +39,7 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     if target.persistent:
         return ascend_configs.candidates(problem, target)
     by_rule = guesses(problem, target)
-    if not target.registers or by_rule[0].unroll == 1 or not problem.rnumel:
+    if not target.registers or by_rule[0].unroll == 1 or not problem.nbytes:
         return by_rule
     deepest = max(depth_limit(problem), depth_of(problem, by_rule[0]))
     timed = [tile for tile in nearest(problem, target, apart) if depth_of(problem, tile) <= deepest]

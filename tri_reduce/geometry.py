@@ -68,9 +68,9 @@ def alike(problem: Problem, tile: Tile) -> int:
 
 
 def output_tiles(problem: Problem, tile: Tile) -> int:
-    """Tiles that cover the outputs once. Columns that start between vectors leave one vector of a tile's lanes to that."""
+    """Tiles that cover the outputs once, at least one. Columns that start between vectors leave one vector of a tile's lanes to that."""
     if not alike(problem, tile):
-        return -(-problem.xnumel // tile.x)
+        return max(-(-problem.xnumel // tile.x), 1)
     inner = problem.kept[-1].size
     return problem.xnumel // max(inner, 1) * -(-inner // (tile.x - problem.vector))
 

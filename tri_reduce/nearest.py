@@ -64,7 +64,7 @@ def table(name: str) -> dict[tuple[Any, ...], list[tuple[tuple[float, ...], Time
 
 def neighbour(problem: Problem, target: Target, apart: frozenset[str] = frozenset()) -> Timed | None:
     """The timed problem of its kind that is nearest, itself if it was timed. apart: keys of problems not to look at."""
-    if not target.timed or problem.masked or not problem.rnumel or not problem.xnumel:
+    if not target.timed or problem.masked or not problem.nbytes:
         return None
     here, same = place(problem), (problem.op, problem.dtype)
     others = [
