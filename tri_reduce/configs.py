@@ -48,7 +48,7 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     held = by_rule[0].unroll and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES
     margin = ALIKE_MARGIN if problem.alike else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
     times[0] = 0 if held else times[0] / margin
-    times[1 : 1 + len(timed)] = range(-len(timed), 0)
+    times[1 : 1 + len(timed)] = range(-len(timed), 0)  # before all that are estimated
     found: dict[Coordinates, Tile] = {}
     alike: Counter[tuple[int, int, int]] = Counter()
     known = coordinates(problem, by_rule[0])
