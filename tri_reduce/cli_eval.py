@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     """The subcommand."""
     command = commands.add_parser("eval", help="how far the selector's candidates are from a dense sweep (needs no device)")
     command.add_argument("--data", type=Path, help=f"a sweep (default: {evaluation.DEFAULT.name} of a checkout)")
-    command.add_argument("--json", action="store_true", help="print the report as JSON")
+    command.add_argument("--json", action="store_true", help="print the report as JSON; progress goes to standard error")
     command.add_argument("--out", type=Path, help="also write the report and both figures to this folder")
     command.add_argument("--perturb", action="store_true", help="also move each coefficient by half, down and up (a quarter of an hour)")
     command.add_argument("--measure", action="store_true", help="first sweep on the GPU at hand (minutes), into --out or benchmarks/data")
