@@ -109,6 +109,25 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["groups"]["all"]["problems"] == 1
 
 
+def test_the_command_tells_of_each_family_while_it_judges_and_json_stays_alone(tmp_path, capsys):
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(sweep(dict.fromkeys(emitted(), 10.0))))
+    assert cli.main(["eval", "--data", str(path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) and err.splitlines() == ["[1/2] new known: 1 problems", "[2/2] as shipped, known: 1 problems"]
+
+
+def test_problems_are_judged_without_the_table_with_the_others_or_with_themselves(monkeypatch):
+    timed = evaluation.load(evaluation.DEFAULT)
+    key = "sum 64x401408 1 fp32"
+    data = {**timed, "problems": {key: timed["problems"][key]}}
+    asked = []
+    monkeypatch.setattr(configs, "candidates", lambda p, t, apart: asked.append((t.timed, apart)) or (configs.Tile("rows", 1, 64),))
+    for which in ("none", "others", "all"):
+        evaluation.judge(data, which)
+    assert asked == [("", {key}), ("h200", {key}), ("h200", frozenset())]
+
+
 def test_figures_are_drawn_where_matplotlib_is(tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "sweep.json"

@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     """The subcommand."""
     command = commands.add_parser("eval", help="how far the selector's candidates are from a dense sweep (needs no device)")
     command.add_argument("--data", type=Path, help=f"a sweep (default: {evaluation.DEFAULT.name} of a checkout)")
-    command.add_argument("--json", action="store_true", help="print the report as JSON")
+    command.add_argument("--json", action="store_true", help="print the report as JSON; progress goes to standard error")
     command.add_argument("--out", type=Path, help="also write the report and both figures to this folder")
     command.add_argument("--perturb", action="store_true", help="also move each coefficient by half, down and up (a quarter of an hour)")
     command.add_argument("--measure", action="store_true", help="first sweep on the GPU at hand (minutes), into --out or benchmarks/data")
@@ -35,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
             args.out.mkdir(parents=True, exist_ok=True)
             figures.check()
         data = evaluation.load(_measured(args.out) if args.measure else args.data or evaluation.DEFAULT)
-        found = evaluation.judge(data)
-        groups = evaluation.report(found) | {"as shipped": evaluation.summary(evaluation.judge(data, "all"))}
+        with progress.steps(2 * len(evaluation.families(data)), "judging", sys.stderr) as done:
+            found = evaluation.judge(data, done=lambda line: done(f"new {line}"))
+            shipped = evaluation.judge(data, "all", lambda line: done(f"as shipped, {line}"))
+        groups = evaluation.report(found) | {"as shipped": evaluation.summary(shipped)}
         moved = _perturbed(data) if args.perturb else {}
         whole = {"meta": data["meta"], "groups": groups, "perturbed": moved, "problems": [dataclasses.asdict(j) for j in found]}
         print(json.dumps(whole) if args.json else _text(data, found, groups, moved))

@@ -1,7 +1,8 @@
 """Which tile runs a problem on a target: candidates, best guess first. Pure Python; nothing here may change a result's meaning.
 
-Rules make guesses (rules.py), an estimate of times ranks a lattice of tiles (lattice.py, cost.py). The estimate decides where it
-promises a tenth less than the rules' own choice, since that was measured to be good where they were made; else it adds what to tune.
+Tiles that won on a problem near this one come first (nearest.py). Where there are none, rules make guesses (rules.py), and an estimate of
+times ranks a lattice of tiles (lattice.py, cost.py): it decides where it promises a tenth less than the rules' own choice, since that was
+measured to be good where they were made; else it adds what to tune.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .rules import guesses
 from .targets import Target, by_name
 
 MARGIN, GEMV_MARGIN, ALIKE_MARGIN = 1.1, 1.15, 1.3  # that the estimate must promise to overrule the rules
-LOAD_BYTES = 16  # a row of no more is held by a thread: no estimate overrules that
+LOAD_BYTES = 16  # a row of no more is held by a thread
 CANDIDATES, ALIKE = 12, 2  # of a problem, and of one shape among them
 REGIMES = ("thread", "rows", "columns", "strided")
 
@@ -51,10 +52,9 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     deepest = _deepest(problem, by_rule)
     tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
-    held = by_rule[0].unroll and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES
     margin = ALIKE_MARGIN if problem.alike else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
-    times[0] = 0 if held else times[0] / margin
-    times[1 : 1 + len(timed)] = range(-len(timed), 0)
+    times[0] = 0 if _held(problem, by_rule) else times[0] / margin
+    times[1 : 1 + len(timed)] = range(-len(timed), 0)  # before all that are estimated
     found: dict[Coordinates, Tile] = {}
     alike: Counter[tuple[int, int, int]] = Counter()
     known = coordinates(problem, by_rule[0])
@@ -69,7 +69,7 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
 
 def _ranked(problem: Problem, target: Target, by_rule: tuple[Tile, ...]) -> bool:
     """There is more than the rules: not for rows that a thread reads at once, nor where nothing is known of the device."""
-    return target.registers > 0 and by_rule[0].unroll != 1 and problem.rnumel > 0
+    return target.registers > 0 and by_rule[0].unroll != 1 and problem.nbytes > 0
 
 
 def _deepest(problem: Problem, by_rule: tuple[Tile, ...]) -> int:
@@ -77,9 +77,14 @@ def _deepest(problem: Problem, by_rule: tuple[Tile, ...]) -> int:
     return max(depth_limit(problem), depth_of(problem, by_rule[0]))
 
 
+def _held(problem: Problem, by_rule: tuple[Tile, ...]) -> bool:
+    """Rows of one load stay with a thread, whatever was timed or promised."""
+    return by_rule[0].unroll > 0 and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES
+
+
 def _timed(problem: Problem, target: Target, by_rule: tuple[Tile, ...], apart: frozenset[str]) -> list[Tile]:
     """Tiles of the nearest timed problem."""
-    if not _ranked(problem, target, by_rule):
+    if not _ranked(problem, target, by_rule) or _held(problem, by_rule):
         return []
     return [tile for tile in nearest(problem, target, apart) if depth_of(problem, tile) <= _deepest(problem, by_rule)]
 

@@ -12,13 +12,14 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from . import configs, cost, rules, targets
 from .geometry import Coordinates, coordinates
 from .problem import Problem, describe
+from .targets import Target
 
 BANDS = ((0.05, "<=5%"), (0.10, "5-10%"), (0.30, "10-30%"), (math.inf, ">30%"))
 SHAPE = 5  # coordinates that snap 2 compares: x, r0, r1, split, warps
@@ -70,45 +71,58 @@ def problem_of(record: dict[str, Any]) -> Problem:
     return describe(record["op"], record["shape"], tuple(dim) if isinstance(dim, list) else dim, record["dtype"], record["trans"])
 
 
-def judge(data: dict[str, Any], timed: str = "others") -> list[Judged]:
+def families(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The records of a sweep by family, each by its key."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, record in data["problems"].items():
+        found.setdefault(record["family"], {})[key] = record
+    return found
+
+
+def judge(data: dict[str, Any], timed: str = "others", done: Callable[[str], None] | None = None) -> list[Judged]:
     """Every problem of a sweep that has a measured tile.
 
     timed: which timed problems the selector looks at. "others": it is judged on new ones, so not at the problem itself, nor, for a family
-    that is kept out, at any that is. "all": as a user's call does. "none": rules and estimate alone.
+    that is kept out, at any that is. "all": as a user's call does. "none": rules and estimate alone. done: is told of each family.
     """
     target = targets.by_name(data["meta"]["target"])
+    if timed == "none":
+        target = replace(target, timed="")
     kept_out = data["meta"].get("kept_out", ())
     out = frozenset(key for key, record in data["problems"].items() if record["family"] in kept_out)
-    everything = frozenset(data["problems"])
     found = []
-    for key, record in data["problems"].items():
-        us = {tuple(row[:-1]): row[-1] for row in record["tiles"]}
-        failed = {tuple(row[:-1]) for row in record["failed"]}
-        if not us:
-            continue
-        problem = problem_of(record)
-        others = out if key in out else frozenset([key])
-        tiles = configs.candidates(problem, target, {"others": others, "all": frozenset(), "none": everything}[timed])
-        emitted = tuple(dict.fromkeys(coordinates(problem, t) for t in tiles))
-        dense = min(us.values())
-        near = [t for t in us if any(within(t, c) for c in emitted)]
-        found.append(
-            Judged(
-                key,
-                record["family"],
-                record["family"] in kept_out,
-                tiles[0].regime,
-                problem.xnumel,
-                problem.rnumel,
-                emitted,
-                tuple(c for c in emitted if c not in us and c not in failed),
-                min(us, key=lambda c: us[c]),
-                _loss(us, emitted[:1], dense),
-                _loss(us, emitted, dense),
-                _loss(us, [*near, *emitted], dense),
-            )
-        )
+    for family, records in families(data).items():
+        for key, record in records.items():
+            apart = frozenset() if timed == "all" else out if key in out else frozenset([key])
+            if record["tiles"]:
+                found.append(_judged(key, record, target, apart, family in kept_out))
+        if done:
+            done(f"{family}: {len(records)} problems")
     return found
+
+
+def _judged(key: str, record: dict[str, Any], target: Target, apart: frozenset[str], kept_out: bool) -> Judged:
+    us = {tuple(row[:-1]): row[-1] for row in record["tiles"]}
+    failed = {tuple(row[:-1]) for row in record["failed"]}
+    problem = problem_of(record)
+    tiles = configs.candidates(problem, target, apart)
+    emitted = tuple(dict.fromkeys(coordinates(problem, t) for t in tiles))
+    dense = min(us.values())
+    near = [t for t in us if any(within(t, c) for c in emitted)]
+    return Judged(
+        key,
+        record["family"],
+        kept_out,
+        tiles[0].regime,
+        problem.xnumel,
+        problem.rnumel,
+        emitted,
+        tuple(c for c in emitted if c not in us and c not in failed),
+        min(us, key=lambda c: us[c]),
+        _loss(us, emitted[:1], dense),
+        _loss(us, emitted, dense),
+        _loss(us, [*near, *emitted], dense),
+    )
 
 
 def _loss(us: dict[Coordinates, float], tiles: Sequence[Coordinates], dense: float) -> float | None:

@@ -37,7 +37,7 @@ def predicted_us(problem: Problem, target: Target, *tiles: Tile) -> list[float |
         >>> 65 < predicted_us(p, targets.H200, configs.candidates(p, targets.H200)[0])[0] < 80
         True
     """
-    if not target.registers or not problem.rnumel:
+    if not target.registers or not problem.nbytes:
         return [None] * len(tiles)
     known, timed = nearest(problem, target), neighbour(problem, target)
     scale = floor_us(problem, target) / floor_us(timed.problem, target) if timed else 1

@@ -68,9 +68,9 @@ def alike(problem: Problem, tile: Tile) -> int:
 
 
 def output_tiles(problem: Problem, tile: Tile) -> int:
-    """Tiles that cover the outputs once. Columns that start between vectors leave one vector of a tile's lanes to that."""
+    """Tiles that cover the outputs once, at least one. Columns that start between vectors leave one vector of a tile's lanes to that."""
     if not alike(problem, tile):
-        return -(-problem.xnumel // tile.x)
+        return max(-(-problem.xnumel // tile.x), 1)
     inner = problem.kept[-1].size
     return problem.xnumel // max(inner, 1) * -(-inner // (tile.x - problem.vector))
 
@@ -139,7 +139,10 @@ def _split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Ti
 
 
 def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:
-    """More outputs a program where the grid would pass the device's limit."""
-    while output_tiles(problem, tile) * tile.split > target.max_programs and tile.lanes < target.max_tile:
-        tile = replace(tile, x=tile.x * 2)
+    """More outputs a program where the grid would pass the device's limit, of shorter tiles where they are as large as may be."""
+    while output_tiles(problem, tile) * tile.split > target.max_programs:
+        r0 = tile.r0 if tile.lanes < target.max_tile else tile.r0 // 2
+        if not r0 or (tile.unroll and r0 < tile.r0):
+            break
+        tile = replace(tile, x=tile.x * 2, r0=r0)
     return tile

@@ -17,6 +17,7 @@ from .problem import Problem, describe
 from .targets import Target
 
 NEAR = 1  # doublings, in any of the sizes
+LONGEST = 16384  # lanes of a row in a tile: longer rows are all walked in pieces
 KEPT = 3  # tiles of a problem: the first choice, and what tuning tries
 
 
@@ -40,7 +41,7 @@ def kind(problem: Problem) -> tuple[Any, ...]:
         problem.alike,
         len(problem.kept),
         len(problem.reduced),
-        min(pow2_ceil(inner), 16384) if problem.layout == "rows" else 0,
+        min(pow2_ceil(inner), LONGEST) if problem.layout == "rows" else 0,
     )
 
 
@@ -64,7 +65,7 @@ def table(name: str) -> dict[tuple[Any, ...], list[tuple[tuple[float, ...], Time
 
 def neighbour(problem: Problem, target: Target, apart: frozenset[str] = frozenset()) -> Timed | None:
     """The timed problem of its kind that is nearest, itself if it was timed. apart: keys of problems not to look at."""
-    if not target.timed or problem.masked or not problem.rnumel or not problem.xnumel:
+    if not target.timed or problem.masked or not problem.nbytes:
         return None
     here, same = place(problem), (problem.op, problem.dtype)
     others = [
@@ -81,9 +82,9 @@ def nearest(problem: Problem, target: Target, apart: frozenset[str] = frozenset(
     timed = neighbour(problem, target, apart)
     if timed is None:
         return {}
-    tiles = [(adapted(problem, target, timed.problem, at), us) for at, us in timed.us.items()]
     found: dict[Tile, float] = {}
-    for tile, us in tiles:
+    for at, us in timed.us.items():
+        tile = adapted(problem, target, timed.problem, at)
         if tile is not None:
             found.setdefault(tile, us)
     return found
@@ -95,8 +96,12 @@ def source(problem: Problem, target: Target, tile: Tile) -> Timed | None:
 
 
 def adapted(problem: Problem, target: Target, timed: Problem, at: Coordinates) -> Tile | None:
-    """The tile with these coordinates for another problem: as many programs. None: a thread cannot hold its rows so."""
+    """The tile with these coordinates for another problem, where outputs are shared by so many that programs are as many as before.
+    None: the device holds no such tile, or a thread cannot hold rows of this length in such pieces.
+    """
     x, r0, r1, split, warps, ahead, unroll = at
+    if x * r0 * r1 > target.max_tile:
+        return None
     if unroll:
         fits = r0 * unroll == problem.rnumel and problem.row_alignment % math.gcd(r0, problem.vector) == 0
         return Tile("thread", x, r0, warps=warps, unroll=unroll) if fits else None
