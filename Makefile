@@ -52,6 +52,7 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
+	@$(PY) docs/lines.py
 
 # The site in docs/_build/html; a warning is an error.
 docs: $(VENV)/.docs
