@@ -71,7 +71,8 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
         plan = planned(shaped(tile))
         return Trial(plan.compile, lambda: plan.run(values, where, None, states=scratch()))
 
-    chosen = _choose(first, problem, replace(target, tickets=True), trial)  # programs that own slots need not meet
+    # Programs that own slots need not meet; what was timed are calls, whose programs do.
+    chosen = _choose(first, problem, replace(target, tickets=True, timed=""), trial)
     tile = shaped(chosen.tile)
     logs.plan(problem, tile, f"{chosen.why} on {target.name}, an update into {first.slots} slots")
     return planned(tile)
