@@ -19,7 +19,7 @@ def _new_workspace(device: torch.device, tickets: int, slots: int) -> tuple[Tens
 
 
 def _grown(n: int, least: int) -> int:
-    """At least n, in steps of half a power of two: few sizes, so that those that were replaced are together not much more than the last."""
+    """At least n, in steps of half a power of two: what was replaced, which lives on, is together little more than twice the last."""
     step = max(pow2_floor(n) // 2, 1)
     return max(least, -(-n // step) * step)
 
