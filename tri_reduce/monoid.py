@@ -53,6 +53,7 @@ class DeviceOp(Constant):
     wider: DeviceOp | None = None
     parts: tuple[DeviceOp, ...] = ()
     step: Any = None  # combines a value into a state: lift and combine in fewer instructions
+    four: Any = None  # the state of four values
 
     @property
     def many(self) -> int:
@@ -72,7 +73,7 @@ class DeviceOp(Constant):
     @functools.cached_property
     def cache_key(self) -> str:
         """Changes when anything that a kernel compiles from this object changes."""
-        functions = (self.lift, self.combine, self.fold, self.finish, *([self.step] if self.step else [])) if not self.parts else ()
+        functions = (self.lift, self.combine, self.fold, self.finish, *(f for f in (self.step, self.four) if f)) if not self.parts else ()
         halves = [getattr(f, "cache_key", f.__name__) for f in functions]
         facts = (self.name, self.identity, [str(d) for d in self.dtypes], str(self.cast), self.lift_extra, self.finish_extra, self.param)
         return hashlib.sha256(repr((halves, facts, self.shifted, self.wider, [p.cache_key for p in self.parts])).encode()).hexdigest()
@@ -128,6 +129,7 @@ class Monoid:
     ints_only: bool = False  # bitwise
     lift_raw: bool = False  # lift takes values of any dtype as they are
     folds: int = 1  # primitives in one fold
+    four: Any = None  # the state of four values, where that takes fewer instructions than four lifts and combinations
     shifted: bool = False  # accurate only near zero: kernels subtract each output's first value
     join: Any = None  # two results (where those are states) in torch: seeds and old outputs of the reference
     with_where: str | None = None  # the monoid that takes this one's place under where=, or in a stream (its count is not known)
@@ -176,6 +178,7 @@ def _device(monoid: Monoid, dtype: torch.dtype, wide_index: bool) -> DeviceOp:
         monoid.shifted,
         monoid.folds,
         _device(monoid, torch.float64, wide_index) if monoid.shifted and dtype != torch.float64 else None,
+        four=monoid.four,
     )
 
 

@@ -127,6 +127,7 @@ _var = Monoid(
     floats_only=True,
     shifted=True,
     folds=4,
+    four=fn.four_moments,
     param=1,
     options=("correction",),
 )
@@ -219,6 +220,7 @@ MONOIDS: dict[str, Monoid] = {
         join=torch.logaddexp,
         seed="lift",
         folds=2,
+        four=fn.four_exp,
     ),
     "norm": _norm,
     "count_nonzero": replace(

@@ -37,11 +37,12 @@ class Walk(Constant):
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
     head: rows do not start on a vector. column_vec: contiguous outputs read at once. alike: columns do not start on a vector; a program
     reads every so many-eth row, which all start as far behind one (0: all rows, element by element or aligned). full_x, full_r: tiles end
-    where the axes do, nothing is masked. slot_fast: neighbouring programs share an output, else they have neighbouring outputs. tiles:
-    walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what values become first.
-    masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result is a bool.
-    scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next launch may
-    begin before this one ends (see capture.py).
+    where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked either. peel: of a
+    loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output, else they have neighbouring
+    outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what
+    values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the
+    result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the
+    next launch may begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -55,6 +56,8 @@ class Walk(Constant):
     alike: int
     full_x: bool
     full_r: bool
+    whole: int
+    peel: bool
     slot_fast: bool
     tiles: int
     ahead: int
@@ -193,6 +196,9 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     for name in (n for n, is_unused in unused if is_unused):
         del ints[name]
     state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
+    full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
+    head = vector > 1 and not tile.unroll and not problem.aligned_rows
+    straight = not full_r and single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
     walk = Walk(
         kept=min(len(problem.kept), 3),
         reduced=min(len(problem.reduced), 3),
@@ -200,11 +206,13 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         deep_reduced=_deep(problem.reduced),
         wide=problem.wide,
         vec=vector,
-        head=vector > 1 and not tile.unroll and not problem.aligned_rows,
+        head=head,
         alike=period,
         column_vec=problem.vector if period else 1 if tile.plain else problem.column_vector,
         full_x=not period and problem.xnumel % tile.x == 0,
-        full_r=_covers(problem, tile, tiles, unroll * tile.split if unroll else tiles),
+        full_r=full_r,
+        whole=_whole(problem, tile, unroll, head) if straight else 0,
+        peel=straight and chunk > 2 * tile.ahead,
         slot_fast=problem.layout != "columns",
         tiles=unroll,
         ahead=tile.ahead,
@@ -220,6 +228,13 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         "SBLOCK": fold_block(tile, state_bytes),
     }
     return ints, constants
+
+
+def _whole(problem: Problem, tile: Tile, count: int, head: bool) -> int:
+    """A bit for each of `count` tiles that are read without a loop by all programs alike, set where the tile lies within the rows."""
+    inner = problem.reduced[-1].size
+    within = tile.split == 1 and not alike(problem, tile)
+    return sum(1 << n for n in range(count) if within and (n + 1) * tile.r0 <= inner and not (head and n == 0))
 
 
 def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:

@@ -193,6 +193,14 @@ def add_exp(a_max, a_sum, b_max, b_sum):
 
 
 @jit
+def four_exp(a, b, c, d):
+    """Of four values: each is scaled once, to the largest of them."""
+    best = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
+    to = tl.where(tl.abs(best) == float("inf"), 0.0, best)
+    return best, (tl.exp(a - to) + tl.exp(b - to)) + (tl.exp(c - to) + tl.exp(d - to))
+
+
+@jit
 def fold_exp(m, s, axis: tl.constexpr):
     best = tl.max(m, axis)
     return best, tl.sum(s * scale_to(m, tl.expand_dims(best, axis)), axis)
@@ -252,6 +260,17 @@ def add_moments(a, a_m2, a_count, b, b_m2, b_count):
     part = b_count / tl.maximum(count, 1.0)
     delta = b - a
     return a + delta * part, a_m2 + b_m2 + delta * delta * (a_count * part), count
+
+
+@jit
+def four_moments(a, b, c, d):
+    """The moments of four values, in two passes over registers: a third of the instructions of four combinations."""
+    mean = ((a + b) + (c + d)) * 0.25
+    a -= mean
+    b -= mean
+    c -= mean
+    d -= mean
+    return mean, (a * a + b * b) + (c * c + d * d), tl.full(mean.shape, 4.0, mean.dtype)
 
 
 @jit

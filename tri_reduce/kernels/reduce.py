@@ -13,9 +13,11 @@ from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduce
 @jit
 def read_tile(
     t, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Reduced tile `t` of the rows: (values, which are contributions, their positions where the op wants them)."""
+    """Reduced tile `t` of the rows: (values, which are contributions, their positions where the op wants them). WHOLE: it lies within the
+    rows.
+    """
     DEEP: tl.constexpr = HOW.deep_reduced
     outer, inner = reduced_tile(t, inner_tiles, R0_BLOCK, R1_BLOCK, HOW.reduced, HOW.wide)
     outer, inner = outer[None, :], inner[None, :]
@@ -29,12 +31,14 @@ def read_tile(
         offsets, readable, valid, inner = aligned_tile(x_row[:, None] + start, inner, R0, HOW.vec, HOW.head)
     else:
         offsets, readable, valid = x_row[:, None] + multiple_of(start + inner * x_r0, HOW.column_vec), inner < R0, inner < R0
-    if HOW.full_r:
+    if HOW.full_r or WHOLE:
         readable, valid = reach[:, None], live[:, None]
     else:
         if R1_BLOCK > 1:
             readable, valid = readable & (outer < R1), valid & (outer < R1)
-        readable, valid = readable & reach[:, None], valid & live[:, None]
+        readable &= reach[:, None]
+        if HOW.masked:
+            valid &= live[:, None]
     if HOW.masked:
         where_offsets = where_row[:, None] + inner * w_r0
         if HOW.reduced > 1:
@@ -49,13 +53,25 @@ def read_tile(
 
 
 @jit
-def take_tile(acc, value, valid, index, origin, OP: tl.constexpr, HOW: tl.constexpr):
-    """Combine a tile that was read into the accumulator."""
+def prepared(value, origin, OP: tl.constexpr, HOW: tl.constexpr):
+    """What is lifted of values that were read."""
     if HOW.precast is not None:
         value = value.to(HOW.precast)
     if OP.shifted:
         value = value.to(OP.cast) - origin[:, None]
-    if OP.lift_extra == "index":
+    return value
+
+
+@jit
+def take_tile(acc, value, valid, index, origin, OP: tl.constexpr, HOW: tl.constexpr, WHOLE: tl.constexpr):
+    """Combine a tile that was read into the accumulator. What it makes of outputs that do not exist is never stored."""
+    value = prepared(value, origin, OP, HOW)
+    if (HOW.full_r or WHOLE) and not HOW.masked:
+        if OP.lift_extra == "index":
+            return update(acc, value, OP, index=index)
+        else:
+            return update(acc, value, OP)
+    elif OP.lift_extra == "index":
         return update(acc, value, OP, mask=valid, index=index)
     else:
         return update(acc, value, OP, mask=valid)
@@ -64,27 +80,33 @@ def take_tile(acc, value, valid, index, origin, OP: tl.constexpr, HOW: tl.conste
 @jit
 def update_tiles(
     acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, COUNT: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Read COUNT tiles (four at most), from reduced tile `t` on, and only then combine them: their loads are in flight together."""
+    """Read COUNT tiles (four at most), from reduced tile `t` on, and only then combine them: their loads are in flight together. WHOLE: a
+    bit for each of them, set where it lies within the rows.
+    """
     v0, m0, i0 = read_tile(t, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
-                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 0 & 1)  # fmt: skip
     if COUNT > 1:
         v1, m1, i1 = read_tile(t + 1, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 1 & 1)  # fmt: skip
     if COUNT > 2:
         v2, m2, i2 = read_tile(t + 2, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 2 & 1)  # fmt: skip
     if COUNT > 3:
         v3, m3, i3 = read_tile(t + 3, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK)  # fmt: skip
-    acc = take_tile(acc, v0, m0, i0, origin, OP, HOW)
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 3 & 1)  # fmt: skip
+    if COUNT > 3 and OP.four is not None and (HOW.full_r or WHOLE == 15) and not HOW.masked:
+        v0, v1 = prepared(v0, origin, OP, HOW).to(OP.cast), prepared(v1, origin, OP, HOW).to(OP.cast)
+        v2, v3 = prepared(v2, origin, OP, HOW).to(OP.cast), prepared(v3, origin, OP, HOW).to(OP.cast)
+        return update(acc, OP.four(v0, v1, v2, v3), OP, partial=True)
+    acc = take_tile(acc, v0, m0, i0, origin, OP, HOW, WHOLE >> 0 & 1)
     if COUNT > 1:
-        acc = take_tile(acc, v1, m1, i1, origin, OP, HOW)
+        acc = take_tile(acc, v1, m1, i1, origin, OP, HOW, WHOLE >> 1 & 1)
     if COUNT > 2:
-        acc = take_tile(acc, v2, m2, i2, origin, OP, HOW)
+        acc = take_tile(acc, v2, m2, i2, origin, OP, HOW, WHOLE >> 2 & 1)
     if COUNT > 3:
-        acc = take_tile(acc, v3, m3, i3, origin, OP, HOW)
+        acc = take_tile(acc, v3, m3, i3, origin, OP, HOW, WHOLE >> 3 & 1)
     return acc
 
 
@@ -128,16 +150,25 @@ def reduce_kernel(
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
             acc = update_tiles(acc, begin + n, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
-                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n)  # fmt: skip
+                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n, HOW.whole)  # fmt: skip
     else:
-        if HOW.ahead > 1:
-            for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
+        if HOW.peel and HOW.head:  # rows start within their first tile
+            for t in range(begin, tl.minimum(end, 1)):
                 acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
-                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, HOW.ahead)  # fmt: skip
-            begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
+                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
+            begin = tl.maximum(begin, 1)
+        if HOW.peel or HOW.ahead > 1:
+            BITS: tl.constexpr = 15 if HOW.peel else 0
+            whole = end
+            if HOW.peel:  # and end within their last
+                whole = tl.minimum(end, (R0 - first_row) // (R0_BLOCK * (HOW.alike if HOW.alike > 1 else 1)))
+            for t in tl.range(begin, whole - (HOW.ahead - 1), HOW.ahead, loop_unroll_factor=1 if HOW.ahead == 1 else None):
+                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
+                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, HOW.ahead, BITS)  # fmt: skip
+            begin += tl.maximum(whole - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
             acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1)  # fmt: skip
+                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
     state = finalize(acc, OP, axis=1, partial=True)
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
         wide: tl.constexpr = PARTIAL.dtypes[0]
