@@ -18,8 +18,8 @@ from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel
 from .kernels.persistent_gemv import persistent_gemv_kernel
 from .kernels.reduce import reduce_kernel
+from .lanes import narrow, valued
 from .monoids import DeviceOp
-from .narrow import narrow
 from .problem import Axis, Problem
 
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
@@ -265,6 +265,8 @@ def of_reduce(
     `early`: the target's launches may overlap, and this one says when the next may begin.
     """
     op = narrow(op, problem)
+    if not tile.programs and not slot_count:
+        op = valued(op, problem)
     if tile.programs:
         ascend.check(op, problem.dtype, out)
         op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)

@@ -167,6 +167,34 @@ def fold_arg(key, index, axis: tl.constexpr):
 
 
 @jit
+def lift_value(x, index):
+    return x, index + tl.zeros_like(x).to(index.dtype)
+
+
+@jit
+def first_above(a, a_index, b, b_index):
+    """`b` comes after `a`, so it wins only if it is larger; a NaN, and the first of them."""
+    b_wins = ~(b <= a) & (a == a)
+    return tl.where(b_wins, b, a), tl.where(b_wins, b_index, a_index)
+
+
+@jit
+def first_below(a, a_index, b, b_index):
+    b_wins = ~(b >= a) & (a == a)
+    return tl.where(b_wins, b, a), tl.where(b_wins, b_index, a_index)
+
+
+@jit
+def fold_above(value, index, axis: tl.constexpr):
+    return fold_arg(order_key(value), index, axis)
+
+
+@jit
+def fold_below(value, index, axis: tl.constexpr):
+    return fold_arg(reversed_key(value), index, axis)
+
+
+@jit
 def finish_arg(key, index):
     none: tl.constexpr = 0x7FFFFFFFFFFFFFFF if index.dtype == tl.int64 else 0x7FFFFFFF
     return tl.where(index == none, 0, index)

@@ -3,7 +3,7 @@ import torch
 
 import tri_reduce
 from tri_reduce import ascend
-from tri_reduce.narrow import narrow
+from tri_reduce.lanes import narrow
 from tri_reduce.problem import describe
 
 

@@ -1,4 +1,4 @@
-"""Sums of integers so small that 32 bits hold them are kept in these until a program's fold: half the registers and instructions of 64."""
+"""What a program's lanes hold until its fold, where less will do than in partial states: half the registers and instructions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,33 @@ def narrow(op: DeviceOp, problem: Problem) -> DeviceOp:
     if str(op.dtypes[0]) != "int64" or op.combine is not fn.add or _most(op, problem) >= 2**31:
         return op
     return replace(op, dtypes=(tl.int32,), cast=tl.int32 if op.cast is not None else None, wider=op.partial)
+
+
+_VALUED = {
+    fn.lift_argmax: (float("-inf"), fn.first_above, fn.fold_above),
+    fn.lift_argmin: (float("inf"), fn.first_below, fn.fold_below),
+}
+
+
+def valued(op: DeviceOp, problem: Problem) -> DeviceOp:
+    """argmax and argmin of floats with the values themselves in the lanes, not keys that order like them: two comparisons a value.
+
+    For lanes that meet positions in their order, so along one axis, and contributions from position 0 on: where all are as low as the
+    identity, no position is noted, which means 0.
+
+    Example:
+        >>> from .monoids import lookup
+        >>> from .problem import describe
+        >>> import torch
+        >>> op = valued(lookup("argmax").device(torch.float32), describe("argmax", (64, 4096), 1))
+        >>> op.dtypes[0], op.partial.dtypes[0]
+        (triton.language.float32, triton.language.int32)
+    """
+    if op.lift not in _VALUED or not problem.dtype.is_float or problem.masked or len(problem.reduced) > 1:
+        return op
+    identity, combine, fold = _VALUED[op.lift]
+    op = replace(op, identity=(identity, op.identity[1]), dtypes=(op.cast, op.dtypes[1]), wider=op.partial)
+    return replace(op, lift=fn.lift_value, combine=combine, fold=fold)
 
 
 def _most(op: DeviceOp, problem: Problem) -> int:
