@@ -4,7 +4,7 @@ import pytest
 
 from tri_reduce import ascend, configs, dtypes, inventory, targets
 from tri_reduce.geometry import Tile, pow2_ceil
-from tri_reduce.narrow import narrow
+from tri_reduce.lanes import narrow
 from tri_reduce.problem import describe, of_strides
 
 TARGET = targets.by_name("ascend")

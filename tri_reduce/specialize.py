@@ -198,7 +198,8 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
-    straight = not full_r and single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
+    busy = len(op.dtypes) > 1 or problem.dtype.itemsize == 1  # masks cost time, where memory does not hide them
+    straight = busy and not full_r and single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
     walk = Walk(
         kept=min(len(problem.kept), 3),
         reduced=min(len(problem.reduced), 3),
