@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tri_reduce import bench_problems
+from tri_reduce import bench_problems, dtypes
 from tri_reduce.problem import Problem, describe
 
 KEPT_OUT = ("resnet50", "convnext", "bert", "llama", "qwen gemv", "gemma gemv", "vocabulary 2", "random 2", "odd")
@@ -24,7 +24,7 @@ PER_CHANNEL, SPACE = (0, 2, 3), (2, 3)
 
 @dataclass(frozen=True)
 class Case:
-    """One problem. For "gemv" the shape is the matrix as it is stored: (M, K), or (K, M) with `trans`."""
+    """One problem. For "gemv" the shape is the matrix as it is stored: (M, K), or (K, M) with `trans`. Pitch and start as in `describe`."""
 
     family: str
     op: str
@@ -32,12 +32,15 @@ class Case:
     dim: Dim
     dtype: str
     trans: bool = False
+    pitch: int = 0
+    start: int = 0
 
     @property
     def key(self) -> str:
         """Its name in a sweep."""
         dims = "T" if self.trans else "" if self.op == "gemv" else f" {self.dim}"
-        return f"{self.op} {'x'.join(map(str, self.shape))}{dims} {self.dtype}"
+        memory = f" pitch {self.pitch}" * bool(self.pitch) + f" +{self.start}" * bool(self.start)
+        return f"{self.op} {'x'.join(map(str, self.shape))}{dims} {self.dtype}{memory}"
 
     @property
     def nbytes(self) -> int:
@@ -47,12 +50,13 @@ class Case:
     @property
     def problem(self) -> Problem:
         """What the selector sees."""
-        return describe(self.op, self.shape, self.dim, self.dtype, self.trans)
+        return describe(self.op, self.shape, self.dim, self.dtype, self.trans, self.pitch, self.start)
 
     def record(self) -> dict[str, Any]:
         """As a sweep stores it."""
         dim = list(self.dim) if isinstance(self.dim, tuple) else self.dim
-        return {"family": self.family, "op": self.op, "shape": list(self.shape), "dim": dim, "dtype": self.dtype, "trans": self.trans}
+        facts = {"op": self.op, "shape": list(self.shape), "dim": dim, "dtype": self.dtype, "trans": self.trans}
+        return {"family": self.family} | facts | {"pitch": self.pitch, "start": self.start}
 
 
 def batch_norms(family: str, batch: int, stages: Stages) -> Iterator[Case]:
@@ -268,13 +272,24 @@ def ragged(family: str, count: int, seed: int) -> Iterator[Case]:
             yield Case(family, "gemv", shape, None, dtype if dtype != "i8" else "bf16", kind == "gemv columns")
 
 
+def views(family: str, count: int, seed: int) -> Iterator[Case]:
+    """Slices of larger tensors: rows with something between them, values that start between vectors."""
+    rng = random.Random(seed)
+    for n in range(count):
+        dtype = ("bf16", "fp32", "fp16", "bf16", "i8")[n % 5]
+        numel, width = 2 ** rng.uniform(23, 26.5) / ITEMSIZE[dtype], round(2 ** rng.uniform(8, 13))
+        shape = (round(numel / width), width)
+        pitch, start = (width + rng.randint(1, 200), 0) if n % 2 else (0, rng.randint(1, 15))
+        op = ("sum", "max", "var", "sum", "mean", "gemv", "logsumexp")[n % 7] if dtype != "i8" else "sum"
+        yield Case(family, op, shape, None if op == "gemv" else rng.choice((0, 0, -1)), dtype, op == "gemv" and n % 3 == 0, pitch, start)
+
+
 def benchmarks() -> Iterator[Case]:
-    """The lists of `python -m tri_reduce bench`, but for what lies in memory in a way of its own."""
+    """The lists of `python -m tri_reduce bench`."""
     for family in ("standard", "odd"):
         for case in bench_problems.LISTS[family]():
-            if not case.start and not case.pitch and case.dtype in ITEMSIZE:
-                dim = case.dims[0] if case.dims and len(case.dims) == 1 else case.dims
-                yield Case(family, case.op, case.shape, dim, case.dtype, case.trans)
+            dim = case.dims[0] if case.dims and len(case.dims) == 1 else case.dims
+            yield Case(family, case.op, case.shape, dim, dtypes.named(case.dtype).name, case.trans, case.pitch, case.start)
 
 
 def cases() -> tuple[Case, ...]:
@@ -293,6 +308,7 @@ def cases() -> tuple[Case, ...]:
         log_uniform("random 1", 45, 1),
         log_uniform("random 2", 45, 2),
         ragged("ragged 1", 108, 3),
+        views("views", 24, 4),
         benchmarks(),
     ):
         for case in part:

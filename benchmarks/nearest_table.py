@@ -2,8 +2,8 @@
 
     python benchmarks/nearest_table.py [--data FILE]
 
-Writes tri_reduce/nearest_TARGET.json, a problem a line: op, shape, dim, dtype, trans, and the tiles as the compiler sees them with
-their microseconds, fastest first: no slower than the best by more than a tenth, of different shapes.
+Writes tri_reduce/nearest_TARGET.json, a problem a line: op, shape, dim, dtype, trans, pitch, start, and the tiles as the compiler sees
+them with their microseconds, fastest first: no slower than the best by more than a tenth, of different shapes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def rows(data: dict[str, Any]) -> dict[str, list[Any]]:
             if len(best) < nearest.KEPT and us <= WITHIN * fastest[0][-1] and other_shape and may_be_first(problem, target, at):
                 best.append([*at, us])
         if best:
-            found[key] = [*(record[name] for name in ("op", "shape", "dim", "dtype", "trans")), best]
+            found[key] = [*(record.get(fact, default) for fact, default in evaluation.FACTS.items()), best]
     return found
 
 

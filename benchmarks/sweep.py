@@ -93,13 +93,15 @@ class Device:
     limit: int
     buffers: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
-    def values(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Normally distributed numbers."""
+    def values(self, shape: Sequence[int], dtype: torch.dtype, pitch: int = 0, start: int = 0) -> Tensor:
+        """Normally distributed numbers, as they lie in memory (see `describe`)."""
         if dtype not in self.buffers:
-            size = self.limit // dtype.itemsize
+            size = self.limit // dtype.itemsize + 16
             some = torch.randn(size, device=self.device, dtype=dtype if dtype.is_floating_point else torch.float16)
             self.buffers[dtype] = some if dtype.is_floating_point else some.mul_(40).to(dtype)
-        return self.buffers[dtype][: torch.Size(shape).numel()].view(*shape)
+        *outer, row = shape
+        wide = (*outer, pitch or row)
+        return self.buffers[dtype][start : start + torch.Size(wide).numel()].view(wide)[..., :row]
 
 
 @dataclass
@@ -227,7 +229,7 @@ class Sweep:
 
     def operands(self, case: Case) -> tuple[Tensor, Tensor | None]:
         """The input, and gemv's vector."""
-        x = self.device.values(case.shape, case.problem.dtype.torch)
+        x = self.device.values(case.shape, case.problem.dtype.torch, case.pitch, case.start)
         if case.op != "gemv":
             return x, None
         vectors = self.device.values((2, case.problem.rnumel), torch.float32)[1]  # no row of the matrix: its square may overflow
@@ -237,7 +239,7 @@ class Sweep:
         """The loaded kernel with its operands."""
         spec = specialise(case, tile)
         (x, v), out = self.operands(case), self.output(case)
-        plan = Plan(spec, self.device.device, 0, x.element_size())
+        plan = Plan(spec, self.device.device, case.problem.shift, x.element_size())
         return (lambda: plan.run(x, v, None, out)) if case.op == "gemv" else (lambda: plan.run(x, None, out))
 
     def output(self, case: Case) -> Tensor:
@@ -247,7 +249,8 @@ class Sweep:
     def check(self, case: Case) -> float:
         """The selector's first pick against float64: its error as a share of the bound."""
         (x, v), out = self.operands(case), self.output(case)
-        plan = Plan(specialise(case, candidates(case.problem, self.device.target)[0]), self.device.device, 0, x.element_size())
+        spec = specialise(case, candidates(case.problem, self.device.target)[0])
+        plan = Plan(spec, self.device.device, case.problem.shift, x.element_size())
         if v is None:
             plan.run(x, None, out)
             kept = [n for d, n in enumerate(x.shape) if d not in _dims(case)]

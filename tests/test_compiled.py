@@ -14,7 +14,7 @@ import pytest
 
 from tri_reduce import MONOIDS, configs, dtypes, inventory, targets, verify
 from tri_reduce.monoids import counted, lookup
-from tri_reduce.problem import of_strides
+from tri_reduce.problem import describe, of_strides
 from tri_reduce.specialize import of_reduce
 
 pytestmark = pytest.mark.skipif(targets.interpreting(), reason="interpreted in this process: the run without TRITON_INTERPRET compiles")
@@ -198,3 +198,10 @@ def test_longer_tiny_rows_take_the_fewest_steps(n, dtype):
     loads = streamed_loads(kernel)
     assert min(loads) >= 16
     assert shuffles(kernel) <= loads.total() * math.ceil(math.log2(vectors)), (record.config, loads)
+
+
+@pytest.mark.parametrize("length", [8, 16, 31])
+def test_sums_of_bytes_fold_in_32_bits(length):
+    """Rows that lie within a thread, where nothing but our own doing keeps the compiler from folding in what results are kept in."""
+    ptx = binary(first(describe("sum", (967741, length), 1, "i8"), "cuda:90"), "cuda:90").asm["ptx"]
+    assert len(re.findall(r"\badd\.s32", ptx)) > 2 * len(re.findall(r"\badd\.s64", ptx))

@@ -73,7 +73,7 @@ def test_what_is_set_apart_is_not_looked_at():
 
 def views(timed, scale):
     """Problems near a timed one: its sizes scaled, rows further apart, another start, a broadcast dim, a monoid of one's own."""
-    op, shape, dim, dtype, trans, _ = ROWS[timed.key]
+    op, shape, dim, dtype, trans, *_ = ROWS[timed.key]
     shape = [max(1, round(n * scale)) for n in shape]
     if op == "gemv":
         yield describe(op, shape, dtype=dtype, trans=trans)

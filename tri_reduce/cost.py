@@ -28,7 +28,7 @@ BARRIER = 0.0115  # us a program takes to fold what its warps hold of an output,
 START = 0.00482  # us a core takes to begin a program
 SHARE, FOLD = 0.0721, 2.23  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
 ISSUE = 1.01  # instructions for each load, of a value or of 16 bytes
-HEAD = 0.514  # instructions for each value of rows that start between vectors: two masks
+HEAD = 0.514  # instructions for each value of rows that start between vectors and are masked throughout: two masks
 SHUFFLE = 0.634  # instructions for each step of a fold over lanes
 BUSY = 6.56e03  # threads that keep the lanes of a core busy: each waits for its own results
 SHARPNESS = 1.23  # 1: the three things follow one another; infinity: they overlap wholly
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
     size: Any  # bytes of a value
     arity: Any
     gemv: Any
-    head: Any  # rows start between vectors
+    head: Any  # rows start between vectors, every tile is masked
     instructions: Any
     nbytes: Any
     vector: Any  # values that a load reads
@@ -77,7 +77,7 @@ def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
             vector(problem, t), size * together(problem, t), output_tiles(problem, t) * t.split, t.x, t.lanes, t.warps,
             target.warp * t.warps, t.ahead, t.unroll, chunks[shape], t.split, partials,
         ))  # fmt: skip
-    head = problem.layout == "rows" and not problem.aligned_rows
+    head = problem.layout == "rows" and not problem.aligned_rows and not problem.busy
     same = (columns, size, problem.arity, problem.op == "gemv", head, instructions(problem), problem.nbytes)
     return Facts(*(np.full(len(rows), value, dtype=float) for value in same), *np.array(rows, dtype=float).T)
 

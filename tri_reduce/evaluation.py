@@ -50,6 +50,9 @@ class Judged:
     best_near: float | None
 
 
+FACTS = {"op": "sum", "shape": (), "dim": -1, "dtype": "fp32", "trans": False, "pitch": 0, "start": 0}  # of a record, and of `describe`
+
+
 def load(path: Path) -> dict[str, Any]:
     """A sweep. ValueError: the file is none."""
     try:
@@ -67,8 +70,7 @@ def load(path: Path) -> dict[str, Any]:
 
 def problem_of(record: dict[str, Any]) -> Problem:
     """The problem of a sweep's record."""
-    dim = record["dim"]
-    return describe(record["op"], record["shape"], tuple(dim) if isinstance(dim, list) else dim, record["dtype"], record["trans"])
+    return describe(*(record.get(fact, default) for fact, default in FACTS.items()))
 
 
 def families(data: dict[str, Any]) -> dict[str, dict[str, Any]]:

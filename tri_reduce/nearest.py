@@ -56,8 +56,8 @@ def table(name: str) -> dict[tuple[Any, ...], list[tuple[tuple[float, ...], Time
     """The problems of a table, by their kind, with their places."""
     found: dict[tuple[Any, ...], list[tuple[tuple[float, ...], Timed]]] = {}
     rows = json.loads((Path(__file__).parent / f"nearest_{name}.json").read_text())
-    for key, (op, shape, dim, dtype, trans, tiles) in rows.items():
-        problem = describe(op, shape, dim, dtype, trans)
+    for key, (*facts, tiles) in rows.items():
+        problem = describe(*facts)
         timed = Timed(key, problem, {tuple(at): us for *at, us in tiles})
         found.setdefault(kind(problem), []).append((place(problem), timed))
     return found

@@ -156,6 +156,11 @@ class Problem:
         return period if ragged and steady and pays else 0
 
     @cached_property
+    def busy(self) -> bool:
+        """Instructions bind, memory does not hide them: states of several tiles, values of one byte."""
+        return self.arity > 1 or self.dtype.itemsize == 1
+
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of input read once."""
         return self.xnumel * self.rnumel * self.dtype.itemsize
@@ -171,9 +176,19 @@ class Problem:
 
 
 def describe(
-    op: str, shape: Sequence[int], dim: int | Sequence[int] | None = -1, dtype: torch.dtype | str = "fp32", trans: bool = False
+    op: str,
+    shape: Sequence[int],
+    dim: int | Sequence[int] | None = -1,
+    dtype: torch.dtype | str = "fp32",
+    trans: bool = False,
+    pitch: int = 0,
+    start: int = 0,
 ) -> Problem:
-    """The problem of a contiguous input: what `tri_reduce.reduce(x, op, dim)` or, for "gemv" with shape (M, K), `gemv(a, x)` would plan.
+    """The problem of an input: what `tri_reduce.reduce(x, op, dim)` or, for "gemv" with shape (M, K), `gemv(a, x)` would plan.
+
+    Args:
+        pitch: elements from one row of the input to the next; 0 where rows follow one another.
+        start: elements from an aligned address to the first.
 
     Raises:
         ValueError: an unknown op or dtype, or a shape that is not one.
@@ -186,19 +201,20 @@ def describe(
     kind = dtypes.named(dtype) if isinstance(dtype, str) else dtypes.of(dtype)
     if any(not isinstance(n, int) or n < 0 for n in shape):
         raise ValueError(f"shape must be non-negative integers, got {tuple(shape)}")
-    strides = contiguous_strides(shape)
+    strides = contiguous_strides([*shape[:-1], pitch or shape[-1]] if shape else shape)
+    shift = start % (16 // kind.itemsize)
     if op == "gemv":
         if len(shape) != 2:
             raise ValueError(f"gemv: shape must be (M, K), got {tuple(shape)}")
         m, k = (1, 0) if trans else (0, 1)
         kept = coalesce([shape[m]], [[strides[m]], [0], [0], [1]])  # no y
-        return Problem("gemv", kind, kept, coalesce([shape[k]], [[strides[k]], [1]]))
+        return Problem("gemv", kind, kept, coalesce([shape[k]], [[strides[k]], [1]]), shift)
     from .monoids import lookup
 
     monoid = lookup(op)
     dims = normalise_dims(op, dim, len(shape), monoid.indexed)
     arity = len(monoid.identity_for(kind.torch))
-    return of_strides(op, kind, shape, dims, strides, None, None, indexed=monoid.indexed, arity=arity)
+    return of_strides(op, kind, shape, dims, strides, None, None, shift=shift, indexed=monoid.indexed, arity=arity)
 
 
 def of_strides(

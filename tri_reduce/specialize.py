@@ -198,8 +198,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
-    busy = len(op.dtypes) > 1 or problem.dtype.itemsize == 1  # masks cost time, where memory does not hide them
-    straight = busy and not full_r and single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
+    straight = problem.busy and not full_r and single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
     walk = Walk(
         kept=min(len(problem.kept), 3),
         reduced=min(len(problem.reduced), 3),
@@ -213,7 +212,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         full_x=not period and problem.xnumel % tile.x == 0,
         full_r=full_r,
         whole=_whole(problem, tile, unroll, head) if straight else 0,
-        peel=straight and chunk > 2 * tile.ahead,
+        peel=straight and not unroll and chunk > 2 * tile.ahead,
         slot_fast=problem.layout != "columns",
         tiles=unroll,
         ahead=tile.ahead,

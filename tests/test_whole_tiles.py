@@ -1,0 +1,76 @@
+"""Where instructions bind, tiles that lie within their rows are not masked, and no value is lost or counted twice at the edges."""
+
+import pytest
+import torch
+from bounds import check
+from devices import REFERENCE
+
+import tri_reduce
+from tri_reduce import targets
+from tri_reduce.geometry import Tile
+from tri_reduce.inventory import specialized
+from tri_reduce.problem import describe
+
+H200 = targets.by_name("h200")
+TILE = 16
+OPS = {"var": torch.float32, "argmax": torch.bfloat16, "argmin": torch.float32, "logsumexp": torch.float16, "sum": torch.int8}
+
+
+def walk(op, shape, dim, dtype, tile, **memory):
+    return dict(specialized(describe(op, shape, dim, dtype, **memory), tile).constexprs)["HOW"]
+
+
+@pytest.mark.parametrize("op, dtype", [("var", "fp32"), ("argmax", "bf16"), ("sum", "i8")])
+def test_a_loop_masks_its_ends_alone(op, dtype):
+    rows, columns = Tile("rows", 2, 256, warps=2), Tile("columns", 64, 16, warps=4)
+    assert walk(op, (99, 5003), 1, dtype, rows).peel and walk(op, (5003, 99), 0, dtype, columns).peel
+    assert not walk(op, (99, 4096), 1, dtype, rows).peel  # nothing is masked
+    assert not walk("sum", (99, 5003), 1, "fp32", rows).peel  # memory hides it
+    assert not walk(op, (99, 500), 1, dtype, rows).peel  # no loop is left
+
+
+def test_tiles_without_a_loop_are_whole_where_every_row_fills_them():
+    tile = Tile("rows", 2, 256, warps=2)
+    assert walk("var", (99, 772), 1, "fp32", tile).whole == 0b0111  # 3 whole ones, and 4 values
+    assert walk("var", (99, 771), 1, "fp32", tile).whole == 0b0110  # rows start somewhere in the first
+    assert walk("var", (99, 772), 1, "fp32", tile, start=1).whole == 0b0110
+    assert walk("var", (99, 772), 1, "fp32", Tile("rows", 2, 256, split=2, warps=2)).whole == 0  # programs read different ones
+    assert walk("sum", (99, 772), 1, "fp32", tile).whole == 0
+
+
+@pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+@pytest.mark.parametrize("ahead", [1, 2, 4])
+@pytest.mark.parametrize("op", OPS)
+def test_right_at_every_edge(op, ahead, layout, device):
+    config = {"XBLOCK": 2, "R0_BLOCK": TILE, "num_warps": 1, "AHEAD": ahead}
+    lengths = (TILE - 1, 2 * TILE, 5 * TILE - 1, 5 * TILE + 1, 9 * TILE, 13 * TILE + 7)
+    for n, length in enumerate(lengths):
+        start = (0, 1, 3, 0, 7, 2)[n]
+        size = 3 * (length + n % 2)
+        x = (
+            (torch.randn(start + size, generator=torch.Generator().manual_seed(n)) * 9)
+            .to(OPS[op])
+            .to(device)[start:]
+            .view(3, -1)[:, :length]
+        )
+        x, dim = (x, 1) if layout == "rows" else (x.T.contiguous(), 0)
+        with tri_reduce.force(regime=layout, split=1 + n % 2, config=config):
+            check(tri_reduce.reduce(x, op, dim), x, op, dim)
+
+
+@pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
+@pytest.mark.parametrize("ahead", [1, 4])
+@pytest.mark.parametrize(
+    "op, worst", [("argmax", float("nan")), ("argmax", float("inf")), ("argmin", float("-inf")), ("logsumexp", float("-inf"))]
+)
+def test_special_values_in_whole_tiles(op, worst, ahead, device):
+    for at in (TILE + 3, 6 * TILE, 10 * TILE + 1):
+        x = torch.linspace(-3, 3, 2 * (10 * TILE + 5), device=device).view(2, -1).flip(1).contiguous()
+        x[0, at:] = worst
+        with tri_reduce.force(regime="rows", split=1, config={"XBLOCK": 1, "R0_BLOCK": TILE, "num_warps": 1, "AHEAD": ahead}):
+            got = tri_reduce.reduce(x, op, 1)
+        torch.testing.assert_close(got, getattr(torch, op)(x, 1))
+    lowest = torch.full((2, 9 * TILE + 1), float("-inf") if op != "argmin" else float("inf"), device=device)
+    with tri_reduce.force(regime="rows", split=1, config={"XBLOCK": 1, "R0_BLOCK": TILE, "num_warps": 1, "AHEAD": ahead}):
+        torch.testing.assert_close(tri_reduce.reduce(lowest, op, 1), getattr(torch, op)(lowest, 1))
