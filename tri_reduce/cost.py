@@ -33,7 +33,7 @@ SHUFFLE = 0.634  # instructions for each step of a fold over lanes
 BUSY = 6.56e03  # threads that keep the lanes of a core busy: each waits for its own results
 SHARPNESS = 1.23  # 1: the three things follow one another; infinity: they overlap wholly
 PLAIN, STATE = 0.306, 13.5  # instructions for a value, and for each further tile of its state
-INSTRUCTIONS = {"sum": 0.149, "mean": 0.149, "var": 0.672, "std": 0.672, "logsumexp": 0.948, "argmax": 0.299, "argmin": 0.299, "gemv": 0.0289}
+INSTRUCTIONS = {"sum": 0.149, "mean": 0.149, "var": 0.672, "std": 0.672, "logsumexp": 0.948, "argmax": 0.3, "argmin": 0.3, "gemv": 0.0289}
 RATE = 1.7e3  # instructions a us of one lane
 
 LANES, WARPS, PROGRAMS, MOST_REGISTERS = 128, 64, 32, 255  # of a core; of a thread

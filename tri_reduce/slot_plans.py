@@ -13,8 +13,9 @@ from .kernels.segments import segment_kernel
 from .kernels.slots import combine_kernel, merge_kernel
 from .monoids import DeviceOp
 from .problem import Problem, coalesce, contiguous_strides
-from .specialize import _NAMES, RUN_TIME, Specialization, _axis_values, _deep, _specialize, bits_of
+from .specialize import POINTEES, RUN_TIME, Specialization, axis_values, bits_of, specialization
 from .targets import Target
+from .walk import deep
 
 PROGRAMS_PER_CORE = 8  # that fill a device
 FEWEST_PROGRAMS = 64
@@ -71,7 +72,7 @@ def _grid(outputs: int, slots: int, most: int = 0) -> tuple[Tile, int]:
 
 
 def _pointers(op: DeviceOp, names: Sequence[str] = ("p0", "p1", "p2")) -> dict[str, str]:
-    return {name: _NAMES[d] for name, d in zip(names, op.dtypes, strict=False)}
+    return {name: POINTEES[d] for name, d in zip(names, op.dtypes, strict=False)}
 
 
 def of_combine(
@@ -89,7 +90,7 @@ def of_combine(
     outputs = math.prod(shape)
     tile, programs = _grid(outputs, slots, most)
     wide = max(outputs * slots, sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= 2**31 - 2**22
-    ints = {"K": outputs, "slots": slots} | _axis_values("so", kept, "k")
+    ints = {"K": outputs, "slots": slots} | axis_values("so", kept, "k")
     if len(kept) > 1:
         ints["K0"] = kept[-1].size
     if seed is not None:
@@ -97,7 +98,7 @@ def of_combine(
     constants = {
         "OP": op,
         "KEPT": min(len(kept), 3),
-        "DEEP_KEPT": _deep(kept),
+        "DEEP_KEPT": deep(kept),
         "SEED": seed_kind if seed is not None else None,
         "TRUTH": out.name == "bool",
         "WIDE": wide,
@@ -105,7 +106,7 @@ def of_combine(
         "XBLOCK": tile.x,
         "SBLOCK": tile.r0,
     }
-    return _specialize(
+    return specialization(
         persistent_combine_kernel if most else combine_kernel, {"out_ptr": out.storage} | _pointers(op), ints, constants, wide=wide,
         hints=True, warps=0 if most else 4, programs=programs, zeros=not most,
         slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
@@ -120,7 +121,7 @@ def of_merge(op: DeviceOp, outputs: int, slots: int, most: int = 0) -> Specializ
     tile, programs = _grid(outputs, slots, most)
     wide = outputs * slots >= 2**31 - 2**22
     constants = {"OP": op, "WIDE": wide, "SINK": "slot", "XBLOCK": tile.x, "SBLOCK": tile.r0}
-    return _specialize(
+    return specialization(
         persistent_merge_kernel if most else merge_kernel, _pointers(op, ("q0_ptr", "q1_ptr", "q2_ptr")) | _pointers(op),
         {"K": outputs, "slots": slots}, constants, wide=wide,
         hints=True, warps=0 if most else 4, programs=programs, slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
@@ -157,14 +158,14 @@ def of_segment(
     reach = [sum((n - 1) * abs(s) for n, s in zip((rows + tile.r0, *inner), each, strict=True)) for each in (v, mask)]
     wide = max(*reach, (rows + tile.r0) * i_n, outputs * programs) >= 2**31 - 2**22
     ints = {"N": rows, "M": shape[0], "L": lanes, "K": outputs, "v_n": v[0], "i_n": i_n, "w_n": mask[0]}
-    ints |= {"row_tiles": row_tiles, "chunk": -(-row_tiles // programs), "lane_tiles": lane_tiles} | _axis_values("vwo", kept, "k")
+    ints |= {"row_tiles": row_tiles, "chunk": -(-row_tiles // programs), "lane_tiles": lane_tiles} | axis_values("vwo", kept, "k")
     ints |= {"position": RUN_TIME, "serial": RUN_TIME}
     if len(kept) > 1:
         ints["K0"] = kept[-1].size
-    constants = {"OP": op, "KEPT": min(len(kept), 3), "DEEP_KEPT": _deep(kept), "MASKED": w is not None, "WIDE": wide, "SINK": "slot"}
+    constants = {"OP": op, "KEPT": min(len(kept), 3), "DEEP_KEPT": deep(kept), "MASKED": w is not None, "WIDE": wide, "SINK": "slot"}
     constants |= {"ROWS": tile.r0, "LANES": tile.x}
     pointers = {"v_ptr": value.storage, "index_ptr": index.storage, "fault_ptr": "i64"} | ({"where_ptr": "u8"} if w is not None else {})
-    return _specialize(
+    return specialization(
         segment_kernel, pointers | _pointers(op), ints, constants, wide=wide, hints=True, warps=4, programs=programs * lane_tiles,
         slots=programs, outputs=outputs, output_tiles=lane_tiles, op=op, tile=tile, extra_folds=2,
     )  # fmt: skip

@@ -13,7 +13,7 @@ import torch
 
 from . import ascend, dtypes
 from .geometry import Tile, alike, fold_block, output_tiles, tiles_of
-from .kernels.compat import Constant, tl
+from .kernels.compat import tl
 from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel
 from .kernels.persistent_gemv import persistent_gemv_kernel
@@ -21,58 +21,13 @@ from .kernels.reduce import reduce_kernel
 from .lanes import narrow, valued
 from .monoids import DeviceOp
 from .problem import Axis, Problem
+from .walk import walk_of
 
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
-EVICTION = "evict_first"  # every vector is read once
 _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
 _SCALARS = ("follows", "seed", "alpha", "beta", "count")  # bits, or what is converted: never folded into the kernel
 RUN_TIME = 2**62 + 1  # stands for an integer that each launch passes: 64 bits wide, of any alignment
-_NAMES = {tl.float32: "fp32", tl.float64: "fp64", tl.int32: "i32", tl.int64: "i64"} if hasattr(tl.float32, "name") else {}
-
-
-@dataclass(frozen=True, eq=False)
-class Walk(Constant):
-    """How a kernel walks its operands: a compile-time constant, read by the kernel as `HOW`.
-
-    kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
-    head: rows do not start on a vector. column_vec: contiguous outputs read at once. alike: columns do not start on a vector; a program
-    reads every so many-eth row, which all start as far behind one (0: all rows, element by element or aligned). full_x, full_r: tiles end
-    where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked either. peel: of a
-    loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output, else they have neighbouring
-    outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what
-    values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the
-    result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the
-    next launch may begin before this one ends (see capture.py).
-    """
-
-    kept: int
-    reduced: int
-    deep_kept: tuple[tuple[int, ...], ...]
-    deep_reduced: tuple[tuple[int, ...], ...]
-    wide: bool
-    vec: int
-    head: bool
-    column_vec: int
-    alike: int
-    full_x: bool
-    full_r: bool
-    whole: int
-    peel: bool
-    slot_fast: bool
-    tiles: int
-    ahead: int
-    evict: str
-    precast: Any = None
-    masked: bool = False
-    seed: str | None = None
-    accumulate: bool = False
-    truth: bool = False
-    scaled: bool = False
-    adds: bool = False
-    vector_2d: bool = False
-    early: bool = False
-    kinds: tuple[Any, ...] = ()
-    truths: tuple[bool, ...] = ()
+POINTEES = {tl.float32: "fp32", tl.float64: "fp64", tl.int32: "i32", tl.int64: "i64"} if hasattr(tl.float32, "name") else {}
 
 
 @dataclass(frozen=True)
@@ -119,7 +74,7 @@ def bits_of(value: float, dtype: Any) -> int:
     return int(value)
 
 
-def _axis_values(prefixes: str, axes: tuple[Axis, ...], letter: str) -> dict[str, int]:
+def axis_values(prefixes: str, axes: tuple[Axis, ...], letter: str) -> dict[str, int]:
     """{"x_k0": ..., "x_k1": ...}: strides of the innermost axis and, where there are just two, of the other."""
     found = {}
     for operand, prefix in enumerate(prefixes):
@@ -129,12 +84,7 @@ def _axis_values(prefixes: str, axes: tuple[Axis, ...], letter: str) -> dict[str
     return found
 
 
-def _deep(axes: tuple[Axis, ...]) -> tuple[tuple[int, ...], ...]:
-    """The axes that have no run-time strides: all but the innermost, innermost first, where there are more than two."""
-    return tuple((a.size, *a.strides) for a in reversed(axes[:-1])) if len(axes) > 2 else ()
-
-
-def _specialize(
+def specialization(
     fn: Any,
     pointers: dict[str, str],
     ints: dict[str, int],
@@ -175,75 +125,29 @@ def _specialize(
 def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
-    chunk = -(-tiles // tile.split) if tiles else 0
-    period = alike(problem, tile)
-    single = len(problem.reduced) == 1
-    unroll = 0 if tile.programs else tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
-    vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
-    if tile.unroll and problem.layout == "rows":
-        vector = tile.r0
     ints = {
         "shift": problem.shift,
         "K": problem.xnumel,
         "K0": problem.kept[-1].size,
         "R0": problem.reduced[-1].size,
         "inner_tiles": inner_tiles,
-        "tiles": tiles // max(period, 1),
-        "chunk": chunk,
+        "tiles": tiles // max(alike(problem, tile), 1),
+        "chunk": -(-tiles // tile.split),
         "slots": slots,
     }
-    unused = [("K0", len(problem.kept) == 1), ("inner_tiles", single), ("slots", sink == "own")]
+    unused = [("K0", len(problem.kept) == 1), ("inner_tiles", len(problem.reduced) == 1), ("slots", sink == "own")]
     for name in (n for n, is_unused in unused if is_unused):
         del ints[name]
     state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
-    full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
-    head = vector > 1 and not tile.unroll and not problem.aligned_rows
-    straight = problem.busy and not full_r and single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
-    walk = Walk(
-        kept=min(len(problem.kept), 3),
-        reduced=min(len(problem.reduced), 3),
-        deep_kept=_deep(problem.kept),
-        deep_reduced=_deep(problem.reduced),
-        wide=problem.wide,
-        vec=vector,
-        head=head,
-        alike=period,
-        column_vec=problem.vector if period else 1 if tile.plain else problem.column_vector,
-        full_x=not period and problem.xnumel % tile.x == 0,
-        full_r=full_r,
-        whole=_whole(problem, tile, unroll, head) if straight else 0,
-        peel=straight and not unroll and chunk > 2 * tile.ahead,
-        slot_fast=problem.layout != "columns",
-        tiles=unroll,
-        ahead=tile.ahead,
-        evict=EVICTION if not tile.unroll else "",  # a thread that walks its own row reads neighbours of what it read
-        **more,
-    )
     constants = {
         "OP": op,
-        "HOW": walk,
+        "HOW": walk_of(problem, tile, **more),
         "SINK": sink,
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
         "SBLOCK": fold_block(tile, state_bytes),
     }
     return ints, constants
-
-
-def _whole(problem: Problem, tile: Tile, count: int, head: bool) -> int:
-    """A bit for each of `count` tiles that are read without a loop by all programs alike, set where the tile lies within the rows."""
-    inner = problem.reduced[-1].size
-    within = tile.split == 1 and not alike(problem, tile)
-    return sum(1 << n for n in range(count) if within and (n + 1) * tile.r0 <= inner and not (head and n == 0))
-
-
-def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:
-    """Every lane of every tile is a contribution: nothing is masked along the reduced axes."""
-    inner = problem.reduced[-1].size
-    outer = problem.rnumel // max(inner, 1)
-    ragged = problem.layout == "rows" and not problem.aligned_rows and not tile.plain and not tile.unroll
-    lanes = tile.r0 * max(alike(problem, tile), 1)
-    return tiles == walked > 0 and not ragged and inner % lanes == 0 and outer % tile.r1 == 0
 
 
 def of_reduce(
@@ -282,7 +186,7 @@ def of_reduce(
         kinds=tuple(tl.uint8 if k.name == "bool" else _triton_dtype(k) for k in kinds), truths=tuple(k.name == "bool" for k in kinds),
     )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
-    ints |= _axis_values("xwo", problem.kept, "k") | _axis_values("xwi", problem.reduced, "r")
+    ints |= axis_values("xwo", problem.kept, "k") | axis_values("xwi", problem.reduced, "r")
     constants["R1_BLOCK"] = tile.r1
     if op.finish_extra != "count":
         del ints["count"]
@@ -300,13 +204,13 @@ def of_reduce(
     if sink != "slot":
         pointers["out_ptr"] = out.storage
     if sink != "own":
-        pointers |= {f"p{n}": _NAMES[d] for n, d in enumerate(op.partial.dtypes)}
+        pointers |= {f"p{n}": POINTEES[d] for n, d in enumerate(op.partial.dtypes)}
     if sink == "split":
         pointers["ticket_ptr"] = "i32"
     if tile.programs:
         return _persistent(persistent_reduce_kernel, problem, tile, config, op, pointers, ints, constants)
     programs = output_tiles(problem, tile)
-    return _specialize(
+    return specialization(
         reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
         programs=programs * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=programs, op=op, tile=tile,
     )  # fmt: skip
@@ -319,7 +223,7 @@ def _persistent(
     """One of the kernels that walk tiles of outputs. `tile` is what it reads at once of a tile of `config`."""
     constants |= ascend.constants(problem, tile, op) | {"R0_BLOCK": config.r0}
     programs = ascend.output_tiles(problem, tile)
-    return _specialize(
+    return specialization(
         fn, pointers, ints, constants, wide=problem.wide, hints=True, zeros=False, warps=0,
         programs=min(tile.programs, programs * tile.split), slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
         tile=config,
@@ -337,7 +241,7 @@ def of_gemv(
     spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
     vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)
     ints, constants = _common(problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d)
-    ints |= _axis_values("avyo", problem.kept, "k") | _axis_values("av", problem.reduced, "r")
+    ints |= axis_values("avyo", problem.kept, "k") | axis_values("av", problem.reduced, "r")
     if alpha != 1:
         ints["alpha"] = bits_of(alpha, op.dtypes[0])
     if beta != 0:
@@ -346,11 +250,11 @@ def of_gemv(
     if beta != 0:
         pointers["y_ptr"] = out.storage
     if sink == "split":
-        pointers |= {"p0": _NAMES[op.dtypes[0]], "ticket_ptr": "i32"}
+        pointers |= {"p0": POINTEES[op.dtypes[0]], "ticket_ptr": "i32"}
     if tile.programs:
         return _persistent(persistent_gemv_kernel, problem, tile, config, op, pointers, ints, constants)
     programs = output_tiles(problem, tile)
-    found = _specialize(
+    found = specialization(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
         warps=tile.warps, programs=programs * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
         tile=tile,

@@ -65,7 +65,7 @@ def gemv_kernel(
     tiles, chunk, slots, OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, SBLOCK:
     tl.constexpr,
 ):  # fmt: skip
-    """Outputs are the rows of all batches. `HOW` is a `specialize.Walk`."""
+    """Outputs are the rows of all batches. `HOW` is a `walk.Walk`."""
     DEEP: tl.constexpr = HOW.deep_kept
     TILES: tl.constexpr = HOW.tiles
     if HOW.kept > 1 and HOW.alike == 0:
