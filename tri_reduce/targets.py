@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,7 +122,8 @@ def of_device(device_type: str, index: int) -> Target:
     name = facts.name.lower()
     known = next((t for key, t in _KNOWN.items() if key in name), None)
     if known is not None and known.cores == facts.multi_processor_count:
-        return known
+        itself = re.search(rf"\b{known.name}\b", name)  # a GH200 is much like an H200, but what was timed on one is not of the other
+        return known if itself else replace(known, name=name, timed="")
     if torch.version.hip:
         return Target(
             name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, 1e12, max_programs=2**24 - 1,
