@@ -103,6 +103,21 @@ def test_var_of_1e8_plus_noise_keeps_six_digits_in_float32(op, shape, dim, devic
     assert float(((reduce(x, op, dim).cpu().double() - want).abs() / want).max()) <= 1e-6
 
 
+def test_var_is_infinite_where_its_squares_are_and_never_nan(device):
+    for length in (3, 100, 1030):
+        x = torch.linspace(-1, 1, 3 * length, device=device).view(3, length)
+        x[:, length // 2] = 1e30
+        mask = torch.arange(length, device=device).expand(3, length) % 3 != 1
+        mask = mask | (x == 1e30)
+        assert reduce(x, "var", 1).tolist() == [inf] * 3 == reduce(x.T.contiguous(), "var", 0).tolist()
+        assert reduce(x, "var", 1, where=mask).tolist() == [inf] * 3
+        assert reduce(x, "var").item() == inf
+        reducer = tri_reduce.Reducer("var", (3,), torch.float32, device=device)
+        for part in (x[:, :1], x[:, 1:]):
+            reducer.update(part, 1)
+        assert reducer.finalize().tolist() == [inf] * 3
+
+
 def test_var_divides_by_the_count_minus_the_correction(device):
     x = torch.tensor([[1.0, 3.0, 8.0]], device=device)
     for correction in (0, 1, 2, 0.5):

@@ -153,7 +153,7 @@ class TorchPartials(Partials):
         if name in ("var", "std"):
             count = a[2] + b[2]
             part, delta = b[2] / count.clamp(min=1), b[0] - a[0]
-            return a[0] + delta * part, a[1] + b[1] + delta * delta * (a[2] * part), count
+            return a[0] + delta * part, a[1] + b[1] + delta * (delta * (a[2] * part)), count
         if name == "norm" and math.isinf(float(monoid.param)):
             return (torch.maximum(a[0], b[0]) if float(monoid.param) > 0 else torch.minimum(a[0], b[0]),)
         join = torch.add if monoid.join is None else monoid.join

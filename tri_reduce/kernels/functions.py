@@ -287,7 +287,7 @@ def add_moments(a, a_m2, a_count, b, b_m2, b_count):
     count = a_count + b_count
     part = b_count / tl.maximum(count, 1.0)
     delta = b - a
-    return a + delta * part, a_m2 + b_m2 + delta * delta * (a_count * part), count
+    return a + delta * part, a_m2 + b_m2 + delta * (delta * (a_count * part)), count  # of an empty set 0, also where squares overflow
 
 
 @jit
@@ -308,7 +308,7 @@ def fold_moments(mean, m2, count, axis: tl.constexpr):
     away = mean - tl.expand_dims(centre, axis)
     residue = tl.sum(away * count, axis) / tl.maximum(total, 1.0)  # what rounding left in the centre
     away -= tl.expand_dims(residue, axis)
-    return centre + residue, tl.sum(m2 + away * away * count, axis), total
+    return centre + residue, tl.sum(m2 + away * (away * count), axis), total
 
 
 @jit

@@ -96,7 +96,7 @@ def merge_moments(a, a_m2, a_count, b, b_m2, b_count):
     count = a_count + b_count
     part = b_count / (count + 1e-30)
     delta = b - a
-    return a + delta * part, a_m2 + b_m2 + delta * delta * (a_count * part), count
+    return a + delta * part, a_m2 + b_m2 + delta * (delta * (a_count * part)), count
 
 
 @jit
@@ -107,7 +107,7 @@ def fold_moments_once(mean, m2, count, axis: tl.constexpr):
     total = tl.sum(count, axis)
     centre = tl.sum(mean * count, axis) / (total + 1e-30)
     away = mean - tl.expand_dims(centre, axis)
-    return centre, tl.sum(m2 + away * away * count, axis), total
+    return centre, tl.sum(m2 + away * (away * count), axis), total
 
 
 @jit
