@@ -12,14 +12,16 @@ from tri_reduce.targets import H200, Target, by_name, compiler_target, current, 
 
 @pytest.fixture
 def card(monkeypatch):
-    """Pretend to be a CUDA card: its Target, from what the driver says of it."""
+    """Pretend to be a card: its Target, from what the driver says of it."""
+    pytest.importorskip("triton")
 
-    def pretend(name, cores, major=9, minor=0, hip=None):
+    def pretend(name, cores, major=9, minor=0, hip=None, gbps=1008.0):
         facts = types.SimpleNamespace(
             name=name, multi_processor_count=cores, major=major, minor=minor, gcnArchName=f"{hip}:sramecc+", warp_size=64
         )
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: facts)
         monkeypatch.setattr(torch.version, "hip", hip)
+        monkeypatch.setattr("triton.testing.get_dram_gbps", lambda index: gbps)
         monkeypatch.setattr(targets, "HAS_TRITON", True)
         monkeypatch.setattr(targets, "interpreting", lambda: False)
         return targets.of_device.__wrapped__("cuda", 0)
@@ -42,6 +44,7 @@ def test_a_part_of_a_card_or_an_unknown_one_is_what_the_driver_says(card):
     assert (part.cores, part.arch, part.timed, part.backend) == (16, 90, "", "cuda")
     other = card("NVIDIA RTX 4090", 128, 8, 9)
     assert (other.arch, other.cores, other.warp, other.overlaps) == (89, 128, 32, False)
+    assert other.bandwidth == pytest.approx(0.92 * 1008e9) and card("NVIDIA RTX 4090", 128, 8, 9, gbps=0).bandwidth == 1e12
     amd = card("AMD Instinct MI250X", 110, hip="gfx90a")
     assert (amd.backend, amd.arch, amd.warp, amd.max_threads) == ("hip", "gfx90a", 64, targets.HIP_THREADS)
 
@@ -68,3 +71,11 @@ def test_devices_by_name(monkeypatch):
     with current(torch.device("cpu")) as nothing:
         assert nothing is None
     assert not runs_kernels(torch.device("meta")) and runs_kernels(torch.device("cuda"))
+
+
+@pytest.mark.gpu
+def test_what_the_driver_says_of_a_known_card_is_near_what_was_measured():
+    known = targets.of_device("cuda", 0)
+    if known.name not in targets._KNOWN:
+        pytest.skip(f"nothing was measured of {known.name}")
+    assert targets._bandwidth(0) == pytest.approx(known.bandwidth, rel=0.15)
