@@ -38,7 +38,7 @@ def rows(data: dict[str, Any]) -> dict[str, list[Any]]:
             if len(best) < nearest.KEPT and us <= WITHIN * fastest[0][-1] and other_shape and may_be_first(problem, target, at):
                 best.append([*at, us])
         if best:
-            found[key] = [*(record.get(fact, default) for fact, default in evaluation.FACTS.items()), best]
+            found[key] = [*evaluation.facts_of(record), best]
     return found
 
 

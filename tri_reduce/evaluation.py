@@ -50,9 +50,6 @@ class Judged:
     best_near: float | None
 
 
-FACTS = {"op": "sum", "shape": (), "dim": -1, "dtype": "fp32", "trans": False, "pitch": 0, "start": 0}  # of a record, and of `describe`
-
-
 def load(path: Path) -> dict[str, Any]:
     """A sweep. ValueError: the file is none."""
     try:
@@ -68,9 +65,14 @@ def load(path: Path) -> dict[str, Any]:
     return data
 
 
+def facts_of(record: dict[str, Any]) -> list[Any]:
+    """What `describe` takes, of a sweep's record; an old one has neither pitch nor start."""
+    return [*(record[fact] for fact in ("op", "shape", "dim", "dtype", "trans")), record.get("pitch", 0), record.get("start", 0)]
+
+
 def problem_of(record: dict[str, Any]) -> Problem:
     """The problem of a sweep's record."""
-    return describe(*(record.get(fact, default) for fact, default in FACTS.items()))
+    return describe(*facts_of(record))
 
 
 def families(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
