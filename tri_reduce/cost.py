@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .geometry import Tile, alike, fold_block, output_tiles, tiles_of
+from .geometry import Tile, fold_block, output_tiles, slanted, tiles_of
 from .problem import Problem
 from .targets import Target
 
@@ -85,7 +85,7 @@ def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
 def vector(problem: Problem, tile: Tile) -> int:
     """Values that a load reads."""
     if problem.layout == "columns":
-        return problem.vector if alike(problem, tile) else problem.column_vector
+        return problem.vector if slanted(problem, tile) else problem.column_vector
     return tile.r0 if tile.unroll else problem.vector if problem.layout == "rows" and tile.r0 >= problem.vector else 1
 
 

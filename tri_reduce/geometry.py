@@ -13,7 +13,7 @@ from .problem import Problem
 from .targets import Target
 
 FOLD_BYTES = 32  # of states that a thread holds in the last fold
-SEGMENT = 384  # bytes of a row of a tile that does not start on a vector: what it shares with its neighbours is little beside that
+SEGMENT = 96  # bytes of a row of a slanted tile: what it shares with its neighbours is little beside that
 FOLD_GROUP = 32  # tiles of partials that it adds up one after another before it adds up those sums
 Coordinates = tuple[int, ...]
 
@@ -57,19 +57,17 @@ def row_overhang(problem: Problem) -> int:
     return 0 if problem.aligned_rows or problem.layout != "rows" else problem.vector - 1
 
 
-def alike(problem: Problem, tile: Tile) -> int:
-    """Rows after which columns start as far behind a vector again, where the tile's programs each read only such rows, in whole vectors;
-    else 0. Of the programs that share an output, every so many-eth has the same rows.
-    """
-    period, outputs = problem.alike, tile.x - problem.vector
-    if not period or tile.split % period or tile.plain or tile.programs:
+def slanted(problem: Problem, tile: Tile) -> int:
+    """Rows after which columns start as far behind a vector again, where a tile reads each row from the vector its outputs start in; else 0."""
+    period, outputs = problem.slanted, tile.x - problem.vector
+    if not period or tile.r0 % period or tile.plain or tile.programs:
         return 0
     return period if outputs * problem.dtype.itemsize >= SEGMENT or outputs >= problem.kept[-1].size else 0
 
 
 def output_tiles(problem: Problem, tile: Tile) -> int:
     """Tiles that cover the outputs once, at least one. Columns that start between vectors leave one vector of a tile's lanes to that."""
-    if not alike(problem, tile):
+    if not slanted(problem, tile):
         return max(-(-problem.xnumel // tile.x), 1)
     inner = problem.kept[-1].size
     return problem.xnumel // max(inner, 1) * -(-inner // (tile.x - problem.vector))
@@ -80,10 +78,9 @@ def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
     inner = problem.reduced[-1].size
     if problem.rnumel == 0:
         return 1, 0
-    apart = max(alike(problem, tile), 1)
     overhang = 0 if tile.plain or tile.unroll else row_overhang(problem)
-    inner_tiles = -(-(-(-inner // apart) + overhang) // tile.r0)
-    return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1) * apart
+    inner_tiles = -(-(inner + overhang) // tile.r0)
+    return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1)
 
 
 def coordinates(problem: Problem, tile: Tile) -> Coordinates:
@@ -129,13 +126,9 @@ def share(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
 
 
 def _split_into(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:
-    apart = problem.alike if target.tickets and 2 * wanted >= problem.alike else 0
-    if tile.split != max(apart, 1):
-        tile = replace(tile, split=max(apart, 1))
-    apart = max(alike(problem, tile), 1)
-    tiles = tiles_of(problem, tile)[1] // apart
-    split = max(1, min(round(wanted / apart), tiles, target.max_programs // output_tiles(problem, tile) // apart))
-    return replace(tile, split=-(-tiles // -(-tiles // split)) * apart if tiles else 1)
+    _, tiles = tiles_of(problem, tile)
+    split = max(1, min(wanted, tiles, target.max_programs // output_tiles(problem, tile)))
+    return replace(tile, split=-(-tiles // -(-tiles // split)) if tiles else 1)
 
 
 def fit_grid(problem: Problem, target: Target, tile: Tile) -> Tile:

@@ -38,7 +38,7 @@ def kind(problem: Problem) -> tuple[Any, ...]:
         problem.layout,
         problem.dtype.itemsize,
         problem.row_alignment if problem.layout == "rows" else problem.column_vector,
-        problem.alike,
+        problem.slanted,
         len(problem.kept),
         len(problem.reduced),
         min(pow2_ceil(inner), LONGEST) if problem.layout == "rows" else 0,

@@ -16,7 +16,7 @@ import torch
 
 from . import dtypes
 
-MANY_VALUES = 1 << 24  # of columns that start anywhere: reading fewer in vectors saves less than sharing outputs costs
+MANY_VALUES = 1 << 20  # of columns that start anywhere: reading fewer in vectors saves less than it costs
 
 
 class Axis(NamedTuple):
@@ -144,15 +144,15 @@ class Problem:
         return self.vector if fits and (not outer or inner.size % self.vector == 0) else 1
 
     @cached_property
-    def alike(self) -> int:
-        """Rows after which columns start as far behind a 16-byte boundary again, where no row need start on one: tiles of every so many-eth
-        row are then read in whole vectors. 0 where that is of no use, as it takes more programs that share outputs.
+    def slanted(self) -> int:
+        """Rows after which columns start as far behind a 16-byte boundary again, where no row need start on one; 0 where all do, or where
+        reading them in whole vectors is of no use.
         """
         row, inner, vector = self.reduced[-1], self.kept[-1], self.vector
         period = vector // math.gcd(vector, row.strides[0])
         ragged = self.layout == "columns" and self.column_vector < vector and not self.masked
         steady = all(a.strides[0] % vector == 0 for a in self.reduced[:-1])
-        pays = self.arity == 1 and self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 8 * period
+        pays = self.arity < 3 and self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
         return period if ragged and steady and pays else 0
 
     @cached_property

@@ -39,7 +39,7 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
     if problem.nbytes <= SMALL_BYTES:
         wanted = 1
     elif problem.layout == "columns":
-        wanted = round((RAGGED_PROGRAMS if problem.alike else COLUMN_PROGRAMS) * target.cores / outputs)
+        wanted = round((RAGGED_PROGRAMS if problem.slanted else COLUMN_PROGRAMS) * target.cores / outputs)
     else:
         wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
         straight = -(-tiles // STRAIGHT)
@@ -76,12 +76,11 @@ def _short_columns(problem: Problem, target: Target) -> bool:
 
 def _ragged_columns(problem: Problem, target: Target) -> Tile:
     x = min(pow2_ceil(problem.kept[-1].size + problem.vector), max(256, RAGGED_BYTES // problem.dtype.itemsize))
-    enough = problem.xnumel * problem.alike >= RAGGED_PROGRAMS * target.cores * x
-    return Tile("columns", x, max(1, RAGGED_LANES // (2 * x if enough else x)), ahead=COLUMN_AHEAD)
+    return Tile("columns", x, max(problem.slanted, RAGGED_LANES // x), ahead=COLUMN_AHEAD)
 
 
 def _columns(problem: Problem, target: Target) -> Tile:
-    if problem.alike:
+    if problem.slanted:
         ragged = _ragged_columns(problem, target)
         if depth_of(problem, with_split(problem, target, ragged)) <= depth_limit(problem):
             return ragged
@@ -123,7 +122,7 @@ def _warps(problem: Problem, target: Target, tile: Tile) -> int:
     """
     if not target.warp:
         return 0
-    if problem.alike and tile.regime == "columns":
+    if problem.slanted and tile.regime == "columns":
         return max(1, min(8, tile.lanes // (4 * target.warp)))
     if tile.regime == "columns" and _short_columns(problem, target):
         return max(1, tile.lanes // SHORT_LANES)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import ascend, dtypes
-from .geometry import Tile, alike, fold_block, output_tiles, tiles_of
+from .geometry import Tile, fold_block, output_tiles, tiles_of
 from .kernels.compat import tl
 from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel
@@ -131,7 +131,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         "K0": problem.kept[-1].size,
         "R0": problem.reduced[-1].size,
         "inner_tiles": inner_tiles,
-        "tiles": tiles // max(alike(problem, tile), 1),
+        "tiles": tiles,
         "chunk": -(-tiles // tile.split),
         "slots": slots,
     }
@@ -213,6 +213,7 @@ def of_reduce(
     return specialization(
         reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
         programs=programs * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=programs, op=op, tile=tile,
+        extra_folds=op.folds * (constants["HOW"].slanted > 0),
     )  # fmt: skip
 
 
@@ -257,7 +258,7 @@ def of_gemv(
     found = specialization(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
         warps=tile.warps, programs=programs * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
-        tile=tile,
+        tile=tile, extra_folds=op.folds * (constants["HOW"].slanted > 0),
     )  # fmt: skip
     return found
 

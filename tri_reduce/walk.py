@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .geometry import Tile, alike, tiles_of
+from .geometry import Tile, slanted, tiles_of
 from .kernels.compat import Constant
 from .problem import Axis, Problem
 
@@ -17,8 +17,8 @@ class Walk(Constant):
     """Read by the kernel as `HOW`.
 
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
-    head: rows do not start on a vector. column_vec: contiguous outputs read at once. alike: columns do not start on a vector; a program
-    reads every so many-eth row, which all start as far behind one (0: all rows, element by element or aligned). full_x, full_r: tiles end
+    head: rows do not start on a vector. column_vec: contiguous outputs read at once. slanted: columns do not start
+    on a vector, rows are read from the vector they start in, every so many-eth starts alike (0: element by element, or aligned). full_x, full_r: tiles end
     where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked either. peel: of a
     loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output, else they have neighbouring
     outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what
@@ -35,7 +35,7 @@ class Walk(Constant):
     vec: int
     head: bool
     column_vec: int
-    alike: int
+    slanted: int
     full_x: bool
     full_r: bool
     whole: int
@@ -61,7 +61,7 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     """The walk of a tile through a problem; `more` is what the two kernels differ in."""
     tiles = tiles_of(problem, tile)[1]
     chunk = -(-tiles // tile.split)
-    period = alike(problem, tile)
+    period = slanted(problem, tile)
     single = len(problem.reduced) == 1
     unroll = 0 if tile.programs else tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
     vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
@@ -78,7 +78,7 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
         wide=problem.wide,
         vec=vector,
         head=head,
-        alike=period,
+        slanted=period,
         column_vec=problem.vector if period else 1 if tile.plain else problem.column_vector,
         full_x=not period and problem.xnumel % tile.x == 0,
         full_r=full_r,
@@ -100,8 +100,7 @@ def deep(axes: tuple[Axis, ...]) -> tuple[tuple[int, ...], ...]:
 def _whole(problem: Problem, tile: Tile, count: int, head: bool) -> int:
     """A bit for each of `count` tiles that are read without a loop by all programs alike, set where the tile lies within the rows."""
     inner = problem.reduced[-1].size
-    within = tile.split == 1 and not alike(problem, tile)
-    return sum(1 << n for n in range(count) if within and (n + 1) * tile.r0 <= inner and not (head and n == 0))
+    return sum(1 << n for n in range(count) if tile.split == 1 and (n + 1) * tile.r0 <= inner and not (head and n == 0))
 
 
 def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:
@@ -109,5 +108,4 @@ def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:
     inner = problem.reduced[-1].size
     outer = problem.rnumel // max(inner, 1)
     ragged = problem.layout == "rows" and not problem.aligned_rows and not tile.plain and not tile.unroll
-    lanes = tile.r0 * max(alike(problem, tile), 1)
-    return tiles == walked > 0 and not ragged and inner % lanes == 0 and outer % tile.r1 == 0
+    return tiles == walked > 0 and not ragged and inner % tile.r0 == 0 and outer % tile.r1 == 0

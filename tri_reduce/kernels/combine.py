@@ -30,6 +30,46 @@ def load_state(p0, p1, p2, offsets, mask, OP: tl.constexpr):
 
 
 @jit
+def apart(state, OP: tl.constexpr, XBLOCK: tl.constexpr, MANY: tl.constexpr, PERIOD: tl.constexpr):
+    """Lanes of rows that start alike in a dimension of their own."""
+    if OP.arity == 1:
+        return tl.reshape(state, (XBLOCK, MANY, PERIOD))
+    else:
+        a, b = tl.reshape(state[0], (XBLOCK, MANY, PERIOD)), tl.reshape(state[1], (XBLOCK, MANY, PERIOD))
+        if OP.arity == 2:
+            return a, b
+        else:
+            return a, b, tl.reshape(state[2], (XBLOCK, MANY, PERIOD))
+
+
+@jit
+def moved(state, lane, PARTIAL: tl.constexpr):
+    """The states of other lanes, in the dtypes of partial states."""
+    if PARTIAL.arity == 1:
+        return tl.gather(state, lane, 0).to(PARTIAL.dtypes[0])
+    else:
+        a, b = tl.gather(state[0], lane, 0).to(PARTIAL.dtypes[0]), tl.gather(state[1], lane, 0).to(PARTIAL.dtypes[1])
+        if PARTIAL.arity == 2:
+            return a, b
+        else:
+            return a, b, tl.gather(state[2], lane, 0).to(PARTIAL.dtypes[2])
+
+
+@jit
+def fold_lanes(acc, start, row_stride, OP: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr):
+    """The partial state of each output. Slanted columns: first of the rows that start alike, then of all, each moved to its outputs' lanes."""
+    if HOW.slanted == 0:
+        return finalize(acc, OP, axis=1, partial=True)
+    else:
+        PERIOD: tl.constexpr = HOW.slanted
+        PARTIAL: tl.constexpr = OP.partial
+        state = finalize(apart(acc, OP, XBLOCK, LANES // PERIOD, PERIOD), OP, axis=1, partial=True)
+        head = (start + tl.arange(0, PERIOD) * row_stride) % HOW.column_vec
+        lane = tl.minimum(tl.arange(0, XBLOCK)[:, None] + head[None, :].to(tl.int32), XBLOCK - 1)
+        return finalize(moved(state, lane, PARTIAL), PARTIAL, axis=1, partial=True)
+
+
+@jit
 def fold_partials(p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr):
     """The state of outputs `k` over all their slots, in the order of the slots.
 

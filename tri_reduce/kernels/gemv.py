@@ -1,28 +1,29 @@
 """Matrix-vector products: alpha * (a @ x) + beta * y, batched. The sum of products over tiles of [XBLOCK rows, R0_BLOCK columns]."""
 
-from .combine import arrive, constant, fold_partials, store_state
+from .combine import arrive, constant, fold_lanes, fold_partials, store_state
 from .compat import jit, tl
 from .language import finalize, init, update
-from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile
+from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile, slanted_tile
 
 
 @jit
 def read_tile(
-    t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
+    t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, XBLOCK: tl.constexpr,
 ):  # fmt: skip
     """Tile `t` of the rows: (values, the vector's part, which are contributions)."""
     position = reduced_tile(t, 1, R0_BLOCK, 1, 1, HOW.wide)[1]
-    if HOW.alike > 1:
-        R0 = tl.cdiv(R0 - first_row, HOW.alike)
-        a_r0 *= HOW.alike
-        v_r0 *= HOW.alike
     column = position[None, :]
-    if HOW.vec > 1:
+    if HOW.slanted > 0:
+        offsets, readable = slanted_tile(a_row + column * a_r0, reach, XBLOCK, HOW.column_vec)
+        valid, inner = column < R0, column
+    elif HOW.vec > 1:
         offsets, readable, valid, inner = aligned_tile(a_row[:, None], column, R0, HOW.vec, HOW.head)
     else:
         offsets, readable, valid, inner = a_row[:, None] + multiple_of(column * a_r0, HOW.column_vec), column < R0, column < R0, column
-    if HOW.full_r:
+    if HOW.slanted > 0:
+        readable &= valid
+    elif HOW.full_r:
         readable, valid = reach[:, None], live[:, None]
     else:
         readable, valid = readable & reach[:, None], valid & live[:, None]
@@ -38,17 +39,17 @@ def read_tile(
 
 @jit
 def update_tiles(
-    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, COUNT: tl.constexpr,
+    acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, XBLOCK: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
     """Read COUNT tiles (four at most), from tile `t` on, and only then combine their products: their loads are in flight together."""
-    a0, x0, m0 = read_tile(t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+    a0, x0, m0 = read_tile(t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
     if COUNT > 1:
-        a1, x1, m1 = read_tile(t + 1, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        a1, x1, m1 = read_tile(t + 1, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
     if COUNT > 2:
-        a2, x2, m2 = read_tile(t + 2, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        a2, x2, m2 = read_tile(t + 2, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
     if COUNT > 3:
-        a3, x3, m3 = read_tile(t + 3, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        a3, x3, m3 = read_tile(t + 3, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
     acc = update(acc, a0.to(OP.cast) * x0.to(OP.cast), OP, mask=m0)
     if COUNT > 1:
         acc = update(acc, a1.to(OP.cast) * x1.to(OP.cast), OP, mask=m1)
@@ -68,37 +69,31 @@ def gemv_kernel(
     """Outputs are the rows of all batches. `HOW` is a `walk.Walk`."""
     DEEP: tl.constexpr = HOW.deep_kept
     TILES: tl.constexpr = HOW.tiles
-    if HOW.kept > 1 and HOW.alike == 0:
+    if HOW.kept > 1 and HOW.slanted == 0:
         K0 = multiple_of(K0, HOW.column_vec)
-    tile, slot, part, first_row, k, live, reach, a_row, own, owned = program_rows(
-        slots, a_r0, shift, K, K0, a_k1, a_k0, SINK != "own", HOW, XBLOCK
-    )
+    tile, slot, k, live, reach, a_row = program_rows(slots, shift, K, K0, a_k1, a_k0, SINK != "own", HOW, XBLOCK)
     v_row = kept_offsets(k, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
-    if HOW.alike > 1:
-        v_ptr += first_row * v_r0
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
-    begin, end = part * chunk, tl.minimum(part * chunk + chunk, tiles)
+    begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
             acc = update_tiles(
-                acc, begin + n, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES - n
+                acc, begin + n, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK, TILES - n
             )
     else:
         if HOW.ahead > 1:
             for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
-                acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK,
+                acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK,
                                    HOW.ahead)  # fmt: skip
             begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
-            acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, first_row, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1)
-    total = finalize(acc, OP, axis=1)
+            acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK, 1)
+    total = finalize(fold_lanes(acc, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK), OP, axis=None)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
     else:
         store_state(p0, p0, p0, k * slots + slot if HOW.slot_fast else slot * K + k, total, live, OP)
         if arrive(ticket_ptr + tile, slots):
-            if HOW.alike > 0:  # all of this tile's outputs, wherever the last program's rows start
-                k, live = own + tl.arange(0, XBLOCK), tl.arange(0, XBLOCK) < owned
             total = fold_partials(p0, p0, p0, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, OP, XBLOCK, SBLOCK)
             write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
 

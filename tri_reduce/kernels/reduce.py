@@ -3,17 +3,17 @@
 One body serves every regime: which axis is contiguous, how long it is and how many programs share an output only change the tile.
 """
 
-from .combine import arrive, fold_partials, store_state, write_parts, write_result
+from .combine import arrive, fold_lanes, fold_partials, store_state, write_parts, write_result
 from .compat import gdc_launch_dependents, gdc_wait, jit, tl
-from .language import finalize, init, update
+from .language import init, update
 from .slots import add_to_slot
-from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile, unravel_outer
+from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile, slanted_tile, unravel_outer
 
 
 @jit
 def read_tile(
-    t, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    t, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, XBLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Reduced tile `t` of the rows: (values, which are contributions, their positions where the op wants them). WHOLE: it lies within the
     rows.
@@ -21,22 +21,23 @@ def read_tile(
     DEEP: tl.constexpr = HOW.deep_reduced
     outer, inner = reduced_tile(t, inner_tiles, R0_BLOCK, R1_BLOCK, HOW.reduced, HOW.wide)
     outer, inner = outer[None, :], inner[None, :]
-    if HOW.alike > 1:
-        R0 = tl.cdiv(R0 - first_row, HOW.alike)
-        x_r0 *= HOW.alike
     start = outer * 0
     if HOW.reduced > 1:
         start = unravel_outer(outer, x_r1, HOW.reduced, DEEP, 0)
-    if HOW.vec > 1:
+    if HOW.slanted > 0:
+        offsets, readable = slanted_tile(x_row + start + inner * x_r0, reach, XBLOCK, HOW.column_vec)
+        valid = inner < R0
+    elif HOW.vec > 1:
         offsets, readable, valid, inner = aligned_tile(x_row[:, None] + start, inner, R0, HOW.vec, HOW.head)
     else:
         offsets, readable, valid = x_row[:, None] + multiple_of(start + inner * x_r0, HOW.column_vec), inner < R0, inner < R0
     if HOW.full_r or WHOLE:
-        readable, valid = reach[:, None], live[:, None]
+        if HOW.slanted == 0:
+            readable, valid = reach[:, None], live[:, None]
     else:
         if R1_BLOCK > 1:
             readable, valid = readable & (outer < R1), valid & (outer < R1)
-        readable &= reach[:, None]
+        readable &= valid if HOW.slanted > 0 else reach[:, None]
         if HOW.masked:
             valid &= live[:, None]
     if HOW.masked:
@@ -79,23 +80,24 @@ def take_tile(acc, value, valid, index, origin, OP: tl.constexpr, HOW: tl.conste
 
 @jit
 def update_tiles(
-    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr,
+    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, XBLOCK: tl.constexpr, COUNT: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Read COUNT tiles (four at most), from reduced tile `t` on, and only then combine them: their loads are in flight together. WHOLE: a
     bit for each of them, set where it lies within the rows.
     """
-    v0, m0, i0 = read_tile(t, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
-                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 0 & 1)  # fmt: skip
+    v0, m0, i0 = read_tile(t, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
+                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 0 & 1)  # fmt: skip
     if COUNT > 1:
-        v1, m1, i1 = read_tile(t + 1, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 1 & 1)  # fmt: skip
+        v1, m1, i1 = read_tile(t + 1, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 1 & 1)  # fmt: skip
     if COUNT > 2:
-        v2, m2, i2 = read_tile(t + 2, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 2 & 1)  # fmt: skip
+        v2, m2, i2 = read_tile(t + 2, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 2 & 1)  # fmt: skip
     if COUNT > 3:
-        v3, m3, i3 = read_tile(t + 3, x_ptr, where_ptr, x_row, where_row, live, reach, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 3 & 1)  # fmt: skip
+        v3, m3, i3 = read_tile(t + 3, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 3 & 1)  # fmt: skip
     if COUNT > 3 and OP.four is not None and (HOW.full_r or WHOLE == 15) and not HOW.masked:
         v0, v1 = prepared(v0, origin, OP, HOW).to(OP.cast), prepared(v1, origin, OP, HOW).to(OP.cast)
         v2, v3 = prepared(v2, origin, OP, HOW).to(OP.cast), prepared(v3, origin, OP, HOW).to(OP.cast)
@@ -129,11 +131,9 @@ def reduce_kernel(
         if follows == 0:
             gdc_wait()  # what ran before may have written the values
         gdc_launch_dependents()
-    if HOW.kept > 1 and HOW.alike == 0:
+    if HOW.kept > 1 and HOW.slanted == 0:
         K0 = multiple_of(K0, HOW.column_vec)
-    tile, slot, part, first_row, k, live, reach, x_row, own, owned = program_rows(
-        slots, x_r0, shift, K, K0, x_k1, x_k0, SINK != "own", HOW, XBLOCK
-    )
+    tile, slot, k, live, reach, x_row = program_rows(slots, shift, K, K0, x_k1, x_k0, SINK != "own", HOW, XBLOCK)
     where_row = x_row
     if HOW.masked:
         where_row = kept_offsets(k, K0, w_k1, w_k0, HOW.kept, DEEP, 1)
@@ -146,30 +146,30 @@ def reduce_kernel(
             usable &= tl.load(where_ptr + where_row, mask=exists, other=0) != 0
         origin = tl.where(usable, origin, 0.0)
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
-    begin, end = part * chunk, tl.minimum(part * chunk + chunk, tiles)
+    begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
-            acc = update_tiles(acc, begin + n, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
-                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n, HOW.whole)  # fmt: skip
+            acc = update_tiles(acc, begin + n, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, TILES - n, HOW.whole)  # fmt: skip
     else:
         if HOW.peel and HOW.head:  # rows start within their first tile
             for t in range(begin, tl.minimum(end, 1)):
-                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
-                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
+                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, 1, 0)  # fmt: skip
             begin = tl.maximum(begin, 1)
         if HOW.peel or HOW.ahead > 1:
             BITS: tl.constexpr = 15 if HOW.peel else 0
             whole = end
             if HOW.peel:  # and end within their last
-                whole = tl.minimum(end, (R0 - first_row) // (R0_BLOCK * (HOW.alike if HOW.alike > 1 else 1)))
+                whole = tl.minimum(end, R0 // R0_BLOCK)
             for t in tl.range(begin, whole - (HOW.ahead - 1), HOW.ahead, loop_unroll_factor=1 if HOW.ahead == 1 else None):
-                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1,
-                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, HOW.ahead, BITS)  # fmt: skip
+                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, HOW.ahead, BITS)  # fmt: skip
             begin += tl.maximum(whole - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
-            acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, first_row, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
-    state = finalize(acc, OP, axis=1, partial=True)
+            acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
+                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, 1, 0)  # fmt: skip
+    state = fold_lanes(acc, x_row, x_r0, OP, HOW, XBLOCK, R0_BLOCK * R1_BLOCK)
     if OP.shifted:  # kept in full precision from here on: the mean is no longer small
         wide: tl.constexpr = PARTIAL.dtypes[0]
         state = state[0].to(wide) + origin.to(wide), state[1].to(wide), state[2].to(wide)
@@ -191,9 +191,6 @@ def reduce_kernel(
         offsets = k * slots + slot if HOW.slot_fast else slot * K + k
         store_state(p0, p1, p2, offsets, state, live, PARTIAL)
         if arrive(ticket_ptr + tile, slots):
-            if HOW.alike > 0:  # all of this tile's outputs, wherever the last program's rows start
-                k, live = own + tl.arange(0, XBLOCK), tl.arange(0, XBLOCK) < owned
-                out_offsets = kept_offsets(k, K0, o_k1, o_k0, HOW.kept, DEEP, 2)
             state = fold_partials(
                 p0, p1, p2, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, PARTIAL, XBLOCK, SBLOCK
             )

@@ -85,26 +85,29 @@ def aligned_tile(start, column, R0, VEC: tl.constexpr, HEAD: tl.constexpr):
 
 
 @jit
-def window(tile, ahead, K, K0, outer_stride, NAXES: tl.constexpr, DEEP: tl.constexpr, XBLOCK: tl.constexpr, VEC: tl.constexpr):
-    """Outputs of a tile whose rows all start as far behind a vector: (offsets, outputs, exist, may be read, where the tile's outputs begin,
-    how many it has).
+def slanted_tile(start, count, XBLOCK: tl.constexpr, VEC: tl.constexpr):
+    """Rows of `count` outputs side by side that start anywhere, each read from the vector that its first output lies in: (offsets, may be
+    read). Lane n of a row holds output n - start % VEC.
+    """
+    lane = tl.arange(0, XBLOCK)[:, None]
+    end = (start % VEC + count + (VEC - 1)) // VEC * VEC
+    return start // VEC * VEC + lane, tl.max_constancy(lane < end, (VEC, 1))
 
-    Lanes begin on the vector that the first output lies in, so that whole vectors are read; one vector of lanes is left for that. `ahead`:
-    offset of the rows' first elements from those of their outputs.
+
+@jit
+def slanted_window(tile, shift, K, K0, outer_stride, NAXES: tl.constexpr, DEEP: tl.constexpr, XBLOCK: tl.constexpr, VEC: tl.constexpr):
+    """Outputs of a tile whose rows start anywhere: (offset of the first in the first row, outputs, exist, how many). One vector of lanes is
+    left for where rows start.
     """
     inner = K if NAXES == 1 else K0
     wide = XBLOCK - VEC
     per_row = tl.cdiv(inner, wide)
     outer, begin = tile // per_row, tile % per_row * wide
-    start = begin + ahead
+    start = begin + shift
     if NAXES > 1:
         start += unravel_outer(outer, outer_stride, NAXES, DEEP, 0)
-    head = start % VEC
-    count = tl.minimum(inner - begin, wide)
-    lane = tl.arange(0, XBLOCK)
-    first = outer * inner + begin
-    exists = (lane >= head) & (lane < head + count)
-    return start // VEC * VEC + lane, first + lane - head, exists, lane < (head + count + (VEC - 1)) // VEC * VEC, first, count
+    count, lane = tl.minimum(inner - begin, wide), tl.arange(0, XBLOCK)
+    return start, outer * inner + begin + lane, lane < count, count
 
 
 @jit
@@ -122,28 +125,21 @@ def program_tile(slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
 
 @jit
 def program_rows(
-    slots, row_stride, shift, K, K0, outer_stride, inner_stride, SHARED: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr
+    slots, shift, K, K0, outer_stride, inner_stride, SHARED: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr
 ):  # fmt: skip
-    """What this program reads: (output tile, slot, its part of the reduced tiles, its first row, outputs, exist, may be read, offsets of
-    their rows, where the tile's outputs begin, how many it has).
-
-    Of the programs that share outputs, every so many-eth reads the same kind of rows where columns do not start on a vector.
+    """What this program reads: (output tile, slot, outputs, exist, may be read, offsets of their rows). Where columns are slanted, the number of
+    outputs in place of what may be read, and the offset of the first in the first row.
     """
     DEEP: tl.constexpr = HOW.deep_kept
     tile, slot = program_tile(slots, SHARED, HOW.slot_fast)
-    part, first_row = slot, 0
-    if HOW.alike > 1:
-        part, first_row = slot // HOW.alike, slot % HOW.alike
     if HOW.wide:
         tile = tl.cast(tile, tl.int64)
-    k = tile * XBLOCK + tl.arange(0, XBLOCK)
-    own, owned = 0, XBLOCK
-    if HOW.alike > 0:
-        ahead = first_row * row_stride + shift
-        rows, k, live, reach, own, owned = window(tile, ahead, K, K0, outer_stride, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
+    if HOW.slanted > 0:
+        rows, k, live, reach = slanted_window(tile, shift, K, K0, outer_stride, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
     else:
+        k = tile * XBLOCK + tl.arange(0, XBLOCK)
         live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
         if HOW.kept == 2:
             outer_stride = multiple_of(outer_stride, HOW.column_vec)
         rows = kept_offsets(k, K0, outer_stride, inner_stride, HOW.kept, DEEP, 0) + shift
-    return tile, slot, part, first_row, k, live, reach, rows, own, owned
+    return tile, slot, k, live, reach, rows
