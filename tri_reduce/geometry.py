@@ -58,7 +58,7 @@ def row_overhang(problem: Problem) -> int:
 
 
 def slanted(problem: Problem, tile: Tile) -> int:
-    """Rows after which columns start as far behind a vector again, where a tile reads each row from the vector its outputs start in; else 0."""
+    """Rows after which columns start alike, where a tile reads each row from the vector that its outputs start in; else 0."""
     period, outputs = problem.slanted, tile.x - problem.vector
     if not period or tile.r0 % period or tile.plain or tile.programs:
         return 0

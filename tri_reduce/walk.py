@@ -17,14 +17,14 @@ class Walk(Constant):
     """Read by the kernel as `HOW`.
 
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
-    head: rows do not start on a vector. column_vec: contiguous outputs read at once. slanted: columns do not start
-    on a vector, rows are read from the vector they start in, every so many-eth starts alike (0: element by element, or aligned). full_x, full_r: tiles end
-    where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked either. peel: of a
-    loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output, else they have neighbouring
-    outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy. precast: what
-    values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the
-    result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the
-    next launch may begin before this one ends (see capture.py).
+    head: rows do not start on a vector. column_vec: contiguous outputs read at once. slanted: columns do not start on a vector; each row
+    of a tile is read from the one it starts in, and every so many-eth starts alike (0: element by element, or aligned). full_x, full_r:
+    tiles end where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked
+    either. peel: of a loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output, else they
+    have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy.
+    precast: what values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a
+    contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the
+    matrix's layout. early: the next launch may begin before this one ends (see capture.py).
     """
 
     kept: int

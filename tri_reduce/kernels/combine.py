@@ -57,7 +57,7 @@ def moved(state, lane, PARTIAL: tl.constexpr):
 
 @jit
 def fold_lanes(acc, start, row_stride, OP: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr):
-    """The partial state of each output. Slanted columns: first of the rows that start alike, then of all, each moved to its outputs' lanes."""
+    """The partial state of each output; where columns are slanted, first of rows that start alike, then of all, moved to their outputs."""
     if HOW.slanted == 0:
         return finalize(acc, OP, axis=1, partial=True)
     else:

@@ -127,8 +127,8 @@ def program_tile(slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
 def program_rows(
     slots, shift, K, K0, outer_stride, inner_stride, SHARED: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr
 ):  # fmt: skip
-    """What this program reads: (output tile, slot, outputs, exist, may be read, offsets of their rows). Where columns are slanted, the number of
-    outputs in place of what may be read, and the offset of the first in the first row.
+    """What this program reads: (output tile, slot, outputs, exist, may be read, offsets of their rows); of slanted columns, how many
+    outputs in place of what may be read, and the offset of the first of them alone.
     """
     DEEP: tl.constexpr = HOW.deep_kept
     tile, slot = program_tile(slots, SHARED, HOW.slot_fast)
