@@ -13,7 +13,7 @@ import tri_reduce
 from tri_reduce import autotune, configs, dtypes, targets
 from tri_reduce.configs import candidates, canonical, explain, select_configs
 from tri_reduce.forced import forced
-from tri_reduce.geometry import alike, tiles_of
+from tri_reduce.geometry import tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, of_strides
 from tri_reduce.specialize import of_reduce
@@ -85,9 +85,8 @@ def test_the_grid_is_within_the_devices_limit_where_a_tile_can_make_it_so(proble
 @given(any_problem, any_target)
 def test_no_program_of_a_split_is_idle(problem, target):
     for tile in (*candidates(problem, target), canonical(problem, target)):
-        kinds = max(alike(problem, tile), 1)  # of rows: each has as many programs
-        tiles, programs = tiles_of(problem, tile)[1] // kinds, tile.split // kinds
-        assert (programs - 1) * -(-tiles // programs) < tiles, (tile, tiles)
+        tiles = tiles_of(problem, tile)[1]
+        assert (tile.split - 1) * -(-tiles // tile.split) < tiles, (tile, tiles)
 
 
 @many
@@ -96,9 +95,8 @@ def test_tiles_cover_the_reduced_axes_and_no_tile_lies_beyond_them(problem, targ
     inner = problem.reduced[-1].size
     for tile in (*candidates(problem, target), canonical(problem, target)):
         per_row, tiles = tiles_of(problem, tile)
-        kinds = max(alike(problem, tile), 1)
-        assert per_row * tile.r0 * kinds >= inner and tiles * tile.r0 * tile.r1 >= problem.rnumel
-        assert (per_row - 1) * tile.r0 * kinds < inner + problem.vector
+        assert per_row * tile.r0 >= inner and tiles * tile.r0 * tile.r1 >= problem.rnumel
+        assert (per_row - 1) * tile.r0 < inner + problem.vector
 
 
 @many

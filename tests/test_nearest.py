@@ -13,7 +13,7 @@ import nearest_table
 
 from tri_reduce import configs, dtypes, evaluation, nearest, targets
 from tri_reduce.configs import candidates, explain
-from tri_reduce.geometry import alike, coordinates, depth_limit, depth_of, output_tiles, tiles_of
+from tri_reduce.geometry import coordinates, depth_limit, depth_of, output_tiles, tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, normalise_dims, of_strides
 from tri_reduce.targets import H200
@@ -97,9 +97,8 @@ def test_tiles_taken_over_are_legal_whatever_the_view_and_the_device(scale, targ
             taken += 1
             assert all(n >= 1 and n & (n - 1) == 0 for n in (tile.x, tile.r0, tile.r1, tile.warps))
             assert tile.lanes <= target.max_tile and output_tiles(problem, tile) * tile.split <= target.max_programs
-            kinds = max(alike(problem, tile), 1)  # of rows: each has as many programs
-            tiles, programs = tiles_of(problem, tile)[1] // kinds, tile.split // kinds
-            assert (programs - 1) * -(-tiles // programs) < tiles, "a program is idle"
+            tiles = tiles_of(problem, tile)[1]
+            assert (tile.split - 1) * -(-tiles // tile.split) < tiles, "a program is idle"
             if tile.unroll:
                 assert tile.unroll * tile.r0 == problem.rnumel and problem.row_alignment % min(tile.r0, problem.vector) == 0
     assert taken > 100

@@ -22,7 +22,7 @@ from .published import select_candidates
 from .rules import guesses
 from .targets import Target, by_name
 
-MARGIN, GEMV_MARGIN, ALIKE_MARGIN = 1.1, 1.15, 1.3  # that the estimate must promise to overrule the rules
+MARGIN, GEMV_MARGIN, SLANTED_MARGIN = 1.1, 1.15, 1.3  # that the estimate must promise to overrule the rules
 LOAD_BYTES = 16  # a row of no more is held by a thread
 CANDIDATES, ALIKE = 12, 2  # of a problem, and of one shape among them
 REGIMES = ("thread", "rows", "columns", "strided")
@@ -52,7 +52,7 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     deepest = _deepest(problem, by_rule)
     tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
-    margin = ALIKE_MARGIN if problem.slanted else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
+    margin = SLANTED_MARGIN if problem.slanted else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
     times[0] = 0 if _held(problem, by_rule) else times[0] / margin
     times[1 : 1 + len(timed)] = range(-len(timed), 0)  # before all that are estimated
     found: dict[Coordinates, Tile] = {}
