@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .cost import vector
 from .geometry import Tile, coordinates, depth_of, fit_grid, pow2_ceil, row_overhang, share
+from .monoids import MONOIDS
 from .problem import Problem
 from .targets import Target
 
@@ -69,9 +70,15 @@ def lattice(problem: Problem, target: Target, deepest: int) -> list[Tile]:
     ]  # fmt: skip
 
 
+def _at_once(problem: Problem) -> bool:
+    """Four values become one state: a thread need not hold four."""
+    monoid = MONOIDS.get(problem.op)
+    return monoid is not None and monoid.four is not None and not problem.masked
+
+
 def holds(problem: Problem, target: Target, tile: Tile) -> bool:
-    """The registers hold what a thread reads ahead: three states in the lanes of rows leave none."""
-    if problem.arity == 3 and problem.layout != "columns":
+    """The registers hold what a thread reads ahead: three states in the lanes of rows leave none, unless four values become one state."""
+    if problem.arity == 3 and problem.layout != "columns" and not _at_once(problem):
         return False
     values, whole = tile.lanes / (target.warp * tile.warps) * tile.ahead, vector(problem, tile)
     return values * problem.dtype.itemsize / 4 <= IN_FLIGHT if whole > 1 else values <= SINGLE
