@@ -152,7 +152,7 @@ class Problem:
         period = vector // math.gcd(vector, row.strides[0])
         ragged = self.layout == "columns" and self.column_vector < vector and not self.masked
         steady = all(a.strides[0] % vector == 0 for a in self.reduced[:-1])
-        pays = self.arity < 3 and self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
+        pays = self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
         return period if ragged and steady and pays else 0
 
     @cached_property

@@ -88,7 +88,7 @@ def gemv_kernel(
             begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
             acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK, 1)
-    total = finalize(fold_lanes(acc, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK), OP, axis=None)
+    total = finalize(fold_lanes(acc, a_row, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK), OP, axis=None)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
     else:
