@@ -59,18 +59,24 @@ def row_overhang(problem: Problem) -> int:
 
 def slanted(problem: Problem, tile: Tile) -> int:
     """Rows after which columns start alike, where a tile reads each row from the vector that its outputs start in; else 0."""
-    period, outputs = problem.slanted, tile.x - problem.vector
+    period, outputs = problem.slanted, slanted_outputs(problem, tile)
     if not period or tile.r0 % period or tile.plain or tile.programs:
         return 0
     return period if outputs * problem.dtype.itemsize >= SEGMENT or outputs >= problem.kept[-1].size else 0
 
 
+def slanted_outputs(problem: Problem, tile: Tile) -> int:
+    """Outputs of a slanted tile: one vector of lanes is left for where each row starts, unless all start alike."""
+    return tile.x - problem.vector if problem.slanted > 1 else tile.x
+
+
 def output_tiles(problem: Problem, tile: Tile) -> int:
-    """Tiles that cover the outputs once, at least one. Columns that start between vectors leave one vector of a tile's lanes to that."""
+    """Tiles that cover the outputs once, at least one."""
     if not slanted(problem, tile):
         return max(-(-problem.xnumel // tile.x), 1)
     inner = problem.kept[-1].size
-    return problem.xnumel // max(inner, 1) * -(-inner // (tile.x - problem.vector))
+    lanes = inner + problem.vector - 1 if problem.slanted == 1 else inner  # rows that start alike start within the first tile
+    return problem.xnumel // max(inner, 1) * -(-lanes // slanted_outputs(problem, tile))
 
 
 def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:

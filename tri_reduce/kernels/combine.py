@@ -45,7 +45,7 @@ def apart(state, OP: tl.constexpr, XBLOCK: tl.constexpr, MANY: tl.constexpr, PER
 @jit
 def as_lanes(first, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr):
     """Something of each output, or of each row that starts otherwise, for all lanes of a tile."""
-    if HOW.slanted == 0:
+    if HOW.slanted <= 1:
         return first[:, None]
     else:
         MANY: tl.constexpr = LANES // HOW.slanted
@@ -78,10 +78,10 @@ def moved(state, lane, PARTIAL: tl.constexpr):
 def fold_lanes(
     acc, first, start, row_stride, OP: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr
 ):  # fmt: skip
-    """The partial state of each output; where columns are slanted, first of rows that start alike, then of all, moved to their outputs.
+    """The partial state of each output; where each row starts otherwise, first of rows that start alike, then of all, moved to their outputs.
     `first`: what was subtracted of values.
     """
-    if HOW.slanted == 0:
+    if HOW.slanted <= 1:
         state = finalize(acc, OP, axis=1, partial=True)
         if OP.shifted:
             state = unshifted(state, first, OP)

@@ -3,30 +3,30 @@
 from .combine import arrive, constant, fold_lanes, fold_partials, store_state
 from .compat import jit, tl
 from .language import finalize, init, update
-from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile, slanted_tile
+from .tiles import aligned_tile, from_first_tile, kept_offsets, multiple_of, program_rows, reduced_tile, tile_rows
 
 
 @jit
 def read_tile(
     t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, XBLOCK: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Tile `t` of the rows: (values, the vector's part, which are contributions)."""
     position = reduced_tile(t, 1, R0_BLOCK, 1, 1, HOW.wide)[1]
     column = position[None, :]
-    if HOW.slanted > 0:
-        offsets, readable = slanted_tile(a_row + column * a_r0, reach, XBLOCK, HOW.column_vec)
-        valid, inner = column < R0, column
+    if HOW.slanted > 1:
+        offsets = a_row + from_first_tile(t, 0, 1, a_r0, HOW, R0_BLOCK)
+        readable, valid, inner = column < R0, column < R0, column
     elif HOW.vec > 1:
-        offsets, readable, valid, inner = aligned_tile(a_row[:, None], column, R0, HOW.vec, HOW.head)
+        offsets, readable, valid, inner = aligned_tile(a_row, column, R0, HOW.vec, HOW.head)
     else:
-        offsets, readable, valid, inner = a_row[:, None] + multiple_of(column * a_r0, HOW.column_vec), column < R0, column < R0, column
-    if HOW.slanted > 0:
-        readable &= valid
-    elif HOW.full_r:
-        readable, valid = reach[:, None], live[:, None]
+        offsets, readable, valid, inner = a_row + multiple_of(column * a_r0, HOW.column_vec), column < R0, column < R0, column
+    if HOW.full_r:
+        readable, valid = reach, live[:, None]
     else:
-        readable, valid = readable & reach[:, None], valid & live[:, None]
+        readable &= reach
+        if HOW.slanted <= 1:
+            valid &= live[:, None]
     a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
     if HOW.vector_2d:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
         x = tl.load(v_ptr + v_row[:, None] + inner * v_r0, mask=valid, other=0)
@@ -40,16 +40,16 @@ def read_tile(
 @jit
 def update_tiles(
     acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, XBLOCK: tl.constexpr, COUNT: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
     """Read COUNT tiles (four at most), from tile `t` on, and only then combine their products: their loads are in flight together."""
-    a0, x0, m0 = read_tile(t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
+    a0, x0, m0 = read_tile(t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     if COUNT > 1:
-        a1, x1, m1 = read_tile(t + 1, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
+        a1, x1, m1 = read_tile(t + 1, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     if COUNT > 2:
-        a2, x2, m2 = read_tile(t + 2, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
+        a2, x2, m2 = read_tile(t + 2, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     if COUNT > 3:
-        a3, x3, m3 = read_tile(t + 3, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK)
+        a3, x3, m3 = read_tile(t + 3, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
     acc = update(acc, a0.to(OP.cast) * x0.to(OP.cast), OP, mask=m0)
     if COUNT > 1:
         acc = update(acc, a1.to(OP.cast) * x1.to(OP.cast), OP, mask=m1)
@@ -73,21 +73,22 @@ def gemv_kernel(
         K0 = multiple_of(K0, HOW.column_vec)
     tile, slot, k, live, reach, a_row = program_rows(slots, shift, K, K0, a_k1, a_k0, SINK != "own", HOW, XBLOCK)
     v_row = kept_offsets(k, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
+    rows, reach = tile_rows(a_row, reach, a_r0, HOW, XBLOCK, R0_BLOCK, 1)
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
             acc = update_tiles(
-                acc, begin + n, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK, TILES - n
+                acc, begin + n, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES - n
             )
     else:
         if HOW.ahead > 1:
             for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
-                acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK,
+                acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK,
                                    HOW.ahead)  # fmt: skip
             begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
-            acc = update_tiles(acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, XBLOCK, 1)
+            acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1)
     total = finalize(fold_lanes(acc, a_row, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK), OP, axis=None)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)

@@ -7,13 +7,23 @@ from .combine import arrive, as_lanes, fold_lanes, fold_partials, store_state, w
 from .compat import gdc_launch_dependents, gdc_wait, jit, tl
 from .language import init, update
 from .slots import add_to_slot
-from .tiles import aligned_tile, kept_offsets, multiple_of, program_rows, reduced_tile, slanted_tile, unravel_outer
+from .tiles import (
+    aligned_tile,
+    from_first_tile,
+    kept_offsets,
+    multiple_of,
+    program_rows,
+    reduced_tile,
+    slanted_tile,
+    tile_rows,
+    unravel_outer,
+)
 
 
 @jit
 def read_tile(
     t, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, XBLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Reduced tile `t` of the rows: (values, which are contributions, their positions where the op wants them). WHOLE: it lies within the
     rows.
@@ -24,20 +34,19 @@ def read_tile(
     start = outer * 0
     if HOW.reduced > 1:
         start = unravel_outer(outer, x_r1, HOW.reduced, DEEP, 0)
-    if HOW.slanted > 0:
-        offsets, readable = slanted_tile(x_row + start + inner * x_r0, reach, XBLOCK, HOW.column_vec)
-        valid = inner < R0
+    if HOW.slanted > 1:  # rows of every tile start as those of the first
+        offsets = x_row + from_first_tile(t, start, inner_tiles, x_r0, HOW, R0_BLOCK)
+        readable, valid = inner < R0, inner < R0
     elif HOW.vec > 1:
-        offsets, readable, valid, inner = aligned_tile(x_row[:, None] + start, inner, R0, HOW.vec, HOW.head)
+        offsets, readable, valid, inner = aligned_tile(x_row + start, inner, R0, HOW.vec, HOW.head)
     else:
-        offsets, readable, valid = x_row[:, None] + multiple_of(start + inner * x_r0, HOW.column_vec), inner < R0, inner < R0
+        offsets, readable, valid = x_row + multiple_of(start + inner * x_r0, HOW.column_vec), inner < R0, inner < R0
     if HOW.full_r or WHOLE:
-        if HOW.slanted == 0:
-            readable, valid = reach[:, None], live[:, None]
+        readable, valid = reach, live[:, None]
     else:
         if R1_BLOCK > 1:
             readable, valid = readable & (outer < R1), valid & (outer < R1)
-        readable &= valid if HOW.slanted > 0 else reach[:, None]
+        readable &= reach
         if HOW.masked:
             valid &= live[:, None]
     if HOW.masked:
@@ -81,23 +90,22 @@ def take_tile(acc, value, valid, index, origin, OP: tl.constexpr, HOW: tl.conste
 @jit
 def update_tiles(
     acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, XBLOCK: tl.constexpr, COUNT: tl.constexpr,
-    WHOLE: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Read COUNT tiles (four at most), from reduced tile `t` on, and only then combine them: their loads are in flight together. WHOLE: a
     bit for each of them, set where it lies within the rows.
     """
     v0, m0, i0 = read_tile(t, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
-                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 0 & 1)  # fmt: skip
+                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 0 & 1)  # fmt: skip
     if COUNT > 1:
         v1, m1, i1 = read_tile(t + 1, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 1 & 1)  # fmt: skip
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 1 & 1)  # fmt: skip
     if COUNT > 2:
         v2, m2, i2 = read_tile(t + 2, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 2 & 1)  # fmt: skip
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 2 & 1)  # fmt: skip
     if COUNT > 3:
         v3, m3, i3 = read_tile(t + 3, x_ptr, where_ptr, x_row, where_row, live, reach, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
-                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, WHOLE >> 3 & 1)  # fmt: skip
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, WHOLE >> 3 & 1)  # fmt: skip
     if COUNT > 3 and OP.four is not None and (HOW.full_r or WHOLE == 15) and not HOW.masked:
         v0, v1 = prepared(v0, origin, OP, HOW).to(OP.cast), prepared(v1, origin, OP, HOW).to(OP.cast)
         v2, v3 = prepared(v2, origin, OP, HOW).to(OP.cast), prepared(v3, origin, OP, HOW).to(OP.cast)
@@ -119,7 +127,7 @@ def first_values(
     """What shifted ops subtract: the first value of each output, in slanted columns of each row that starts otherwise; 0 where that is not
     finite.
     """
-    if HOW.slanted > 0:
+    if HOW.slanted > 1:
         PERIOD: tl.constexpr = HOW.slanted
         offsets, readable = slanted_tile(x_row + tl.arange(0, PERIOD)[None, :] * x_r0, reach, XBLOCK, HOW.column_vec)
     else:
@@ -161,17 +169,18 @@ def reduce_kernel(
     if OP.shifted:
         first = first_values(x_ptr, where_ptr, x_row, where_row, x_r0, live & (k * 0 < tiles), reach, OP, HOW, XBLOCK)
         origin = as_lanes(first, HOW, XBLOCK, R0_BLOCK * R1_BLOCK)
+    rows, reach = tile_rows(x_row, reach, x_r0, HOW, XBLOCK, R0_BLOCK, R1_BLOCK)
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
     begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
-            acc = update_tiles(acc, begin + n, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
-                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, TILES - n, HOW.whole)  # fmt: skip
+            acc = update_tiles(acc, begin + n, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n, HOW.whole)  # fmt: skip
     else:
         if HOW.peel and HOW.head:  # rows start within their first tile
             for t in range(begin, tl.minimum(end, 1)):
-                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
-                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, 1, 0)  # fmt: skip
+                acc = update_tiles(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
             begin = tl.maximum(begin, 1)
         if HOW.peel or HOW.ahead > 1:
             BITS: tl.constexpr = 15 if HOW.peel else 0
@@ -179,12 +188,12 @@ def reduce_kernel(
             if HOW.peel:  # and end within their last
                 whole = tl.minimum(end, R0 // R0_BLOCK)
             for t in tl.range(begin, whole - (HOW.ahead - 1), HOW.ahead, loop_unroll_factor=1 if HOW.ahead == 1 else None):
-                acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
-                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, HOW.ahead, BITS)  # fmt: skip
+                acc = update_tiles(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                                   w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, HOW.ahead, BITS)  # fmt: skip
             begin += tl.maximum(whole - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
-            acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
-                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, XBLOCK, 1, 0)  # fmt: skip
+            acc = update_tiles(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
+                               i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
     state = fold_lanes(acc, first, x_row, x_r0, OP, HOW, XBLOCK, R0_BLOCK * R1_BLOCK)
     if OP.many == 0 and OP.arity == 1:
         if OP.dtypes[0] == tl.int32 and PARTIAL.dtypes[0] == tl.int64:

@@ -95,19 +95,27 @@ def slanted_tile(start, count, XBLOCK: tl.constexpr, VEC: tl.constexpr):
 
 
 @jit
-def slanted_window(tile, shift, K, K0, outer_stride, NAXES: tl.constexpr, DEEP: tl.constexpr, XBLOCK: tl.constexpr, VEC: tl.constexpr):
-    """Outputs of a tile whose rows start anywhere: (offset of the first in the first row, outputs, exist, how many). One vector of lanes is
-    left for where rows start.
+def slanted_window(tile, shift, K, K0, outer_stride, HOW: tl.constexpr, XBLOCK: tl.constexpr):
+    """Outputs of a tile whose rows do not start on a vector: (offsets, outputs, exist, may be read).
+
+    Rows that all start alike are read from the vector they start in. Else one vector of lanes is left for where each starts; then it is
+    (offset of the first output in the first row, outputs, exist, how many).
     """
-    inner = K if NAXES == 1 else K0
-    wide = XBLOCK - VEC
-    per_row = tl.cdiv(inner, wide)
-    outer, begin = tile // per_row, tile % per_row * wide
-    start = begin + shift
-    if NAXES > 1:
-        start += unravel_outer(outer, outer_stride, NAXES, DEEP, 0)
-    count, lane = tl.minimum(inner - begin, wide), tl.arange(0, XBLOCK)
-    return start, outer * inner + begin + lane, lane < count, count
+    VEC: tl.constexpr = HOW.column_vec
+    wide: tl.constexpr = XBLOCK if HOW.slanted == 1 else XBLOCK - VEC
+    inner, spare = K if HOW.kept == 1 else K0, VEC - 1 if HOW.slanted == 1 else 0
+    per_row = tl.cdiv(inner + spare, wide)
+    outer, begin, start = tile // per_row, tile % per_row * wide, shift
+    if HOW.kept > 1:
+        start += unravel_outer(outer, outer_stride, HOW.kept, HOW.deep_kept, 0)
+    lane = begin + tl.arange(0, XBLOCK)
+    if HOW.slanted == 1:
+        head = start % VEC
+        exists, readable = (lane >= head) & (lane < head + inner), lane < (head + inner + (VEC - 1)) // VEC * VEC
+        return start // VEC * VEC + lane, outer * inner + lane - head, exists, readable
+    else:
+        count = tl.minimum(inner - begin, wide)
+        return start + begin, outer * inner + lane, lane < begin + count, count
 
 
 @jit
@@ -127,15 +135,15 @@ def program_tile(slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
 def program_rows(
     slots, shift, K, K0, outer_stride, inner_stride, SHARED: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr
 ):  # fmt: skip
-    """What this program reads: (output tile, slot, outputs, exist, may be read, offsets of their rows); of slanted columns, how many
-    outputs in place of what may be read, and the offset of the first of them alone.
+    """What this program reads: (output tile, slot, outputs, exist, may be read, offsets of their rows); where each row starts otherwise,
+    how many outputs in place of what may be read, and the offset of the first of them alone.
     """
     DEEP: tl.constexpr = HOW.deep_kept
     tile, slot = program_tile(slots, SHARED, HOW.slot_fast)
     if HOW.wide:
         tile = tl.cast(tile, tl.int64)
     if HOW.slanted > 0:
-        rows, k, live, reach = slanted_window(tile, shift, K, K0, outer_stride, HOW.kept, DEEP, XBLOCK, HOW.column_vec)
+        rows, k, live, reach = slanted_window(tile, shift, K, K0, outer_stride, HOW, XBLOCK)
     else:
         k = tile * XBLOCK + tl.arange(0, XBLOCK)
         live, reach = columns(k, K, HOW.column_vec, HOW.full_x)
@@ -143,3 +151,27 @@ def program_rows(
             outer_stride = multiple_of(outer_stride, HOW.column_vec)
         rows = kept_offsets(k, K0, outer_stride, inner_stride, HOW.kept, DEEP, 0) + shift
     return tile, slot, k, live, reach, rows
+
+
+@jit
+def tile_rows(
+    rows, reach, row_stride, HOW: tl.constexpr, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr
+):  # fmt: skip
+    """(offsets of the rows, may be read) of what `program_rows` says, for the lanes of a tile. Where each row starts otherwise, of those
+    of the first tile: the others are whole vectors away.
+    """
+    if HOW.slanted > 1:
+        row = reduced_tile(0, 1, R0_BLOCK, R1_BLOCK, HOW.reduced, HOW.wide)[1]
+        return slanted_tile(rows + row[None, :] * row_stride, reach, XBLOCK, HOW.column_vec)
+    else:
+        return rows[:, None], reach[:, None]
+
+
+@jit
+def from_first_tile(t, start, inner_tiles, row_stride, HOW: tl.constexpr, R0_BLOCK: tl.constexpr):
+    """How far tile `t` is from the first where each row starts otherwise, `start` along the outer axes: whole vectors."""
+    if HOW.wide:
+        t = tl.cast(t, tl.int64)
+    if HOW.reduced > 1:
+        t = t % inner_tiles
+    return multiple_of(start + t * R0_BLOCK * row_stride, HOW.column_vec)
