@@ -178,6 +178,30 @@ def test_contiguous_rows_are_read_16_bytes_at_a_time_whatever_their_stride(targe
     assert loads and min(loads) >= 16, (record.config, loads)
 
 
+SLANTED = [
+    describe("sum", (20011, 1543), 0, "bf16"),
+    describe("mean", (15, 12202, 1191), 1, "fp16"),
+    strided("max", "fp32", (300, 320, 1331), (400 * 1331, 1331, 1), (0, 1), shift=2),
+    strided("min", "fp32", (30, 3200, 1331), (4000 * 1331 + 1, 1331, 1)),
+    describe("gemv", (4096, 8191), None, "bf16", trans=True),
+    *(describe(op, (8192, 4096), 0, dtype, start=3) for op, dtype in (("max", "i8"), ("argmax", "fp32"), ("var", "bf16"))),
+]
+
+
+@pytest.mark.parametrize("problem", SLANTED, ids=lambda p: f"{p.op} {p.dtype.name}")
+@pytest.mark.parametrize("target", CUDA)
+def test_columns_that_start_anywhere_are_read_as_wide_as_threads_hold_them(target, problem):
+    records = [r for r in inventory.library_kernels(target, problems=[problem]) if r.role == "main" and r.constexprs["HOW"].slanted]
+    assert records
+    for record in records[:2]:
+        prove(record, target)
+        lanes, config = 1, record.config
+        for block in ("XBLOCK", "R0_BLOCK", "R1_BLOCK"):
+            lanes *= config.kwargs.get(block, 1)
+        held = lanes // (32 * config.num_warps) * problem.dtype.itemsize
+        assert min(streamed_loads(binary(record, target))) == min(16, held) > problem.dtype.itemsize, config
+
+
 TINY = [(n, "fp32") for n in (1, 2, 3, 4)] + [(n, "bf16") for n in (1, 2, 3, 5, 7, 8)] + [(2, "fp64"), (3, "i32"), (15, "i8"), (16, "i8")]
 
 

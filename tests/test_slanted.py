@@ -55,8 +55,11 @@ def test_tiles_cover_outputs_and_rows(dtype, programs, few_values_pay):
         taken += slanted(columns, tile) == PERIODS[dtype]
         inner, tiles = tiles_of(columns, tile)
         assert inner * tile.r0 >= 5000 > (inner - 1) * tile.r0 and -(-tiles // tile.split) * tile.split >= tiles
-        assert output_tiles(columns, tile) * (x - columns.vector) >= 1303
+        assert output_tiles(columns, tile) * (x - columns.vector) >= 1303 > (output_tiles(columns, tile) - 1) * (x - columns.vector)
     assert taken == 3
+    steady = describe("sum", (5000, 1303), 0, dtype, pitch=1328, start=1)  # rows that all start alike may start at any lane of the first vector
+    for x in (64, 128):
+        assert output_tiles(steady, Tile("columns", x, 8)) == -(-(1303 + steady.vector - 1) // x)
     assert not slanted(columns, Tile("columns", 512, PERIODS[dtype] // 2))  # rows of a tile would not start as those of the next
 
 
@@ -64,7 +67,9 @@ def test_the_selector_offers_it_where_it_pays():
     many, few = describe("sum", (4099, 10007), 0, "bf16"), describe("sum", (99, 1007), 0, "bf16")
     assert any(slanted(many, tile) for tile in candidates(many, H200))
     assert not any(slanted(few, tile) for tile in candidates(few, H200))
-    assert describe("argmax", (4099, 10007), 0, "bf16").slanted == 8
+    for op in ("argmax", "logsumexp", "var"):  # bound by instructions: read by single elements, unless all rows start alike
+        assert describe(op, (4099, 10007), 0, "bf16").slanted == 0
+        assert describe(op, (4096, 4096), 0, "bf16", start=3).slanted == 1
 
 
 def columns(dtype, rows, inner, start, device, pitch=None):

@@ -146,13 +146,13 @@ class Problem:
     @cached_property
     def slanted(self) -> int:
         """Rows after which columns start as far behind a 16-byte boundary again, where no row need start on one; 0 where all do, or where
-        reading them in whole vectors is of no use.
+        reading them in whole vectors is of no use: states of several tiles are bound by instructions.
         """
         row, inner, vector = self.reduced[-1], self.kept[-1], self.vector
         period = vector // math.gcd(vector, row.strides[0])
         ragged = self.layout == "columns" and self.column_vector < vector and not self.masked
         steady = all(a.strides[0] % vector == 0 for a in self.reduced[:-1])
-        pays = self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
+        pays = (self.arity == 1 or period == 1) and self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
         return period if ragged and steady and pays else 0
 
     @cached_property

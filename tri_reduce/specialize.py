@@ -213,7 +213,7 @@ def of_reduce(
     return specialization(
         reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
         programs=programs * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=programs, op=op, tile=tile,
-        extra_folds=op.folds * (constants["HOW"].slanted > 0),
+        extra_folds=op.folds * (constants["HOW"].slanted > 1),
     )  # fmt: skip
 
 
@@ -258,7 +258,7 @@ def of_gemv(
     found = specialization(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
         warps=tile.warps, programs=programs * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
-        tile=tile, extra_folds=op.folds * (constants["HOW"].slanted > 0),
+        tile=tile, extra_folds=op.folds * (constants["HOW"].slanted > 1),
     )  # fmt: skip
     return found
 

@@ -30,71 +30,15 @@ def load_state(p0, p1, p2, offsets, mask, OP: tl.constexpr):
 
 
 @jit
-def apart(state, OP: tl.constexpr, XBLOCK: tl.constexpr, MANY: tl.constexpr, PERIOD: tl.constexpr):
-    """Lanes of rows that start alike in a dimension of their own."""
-    if OP.arity == 1:
-        return tl.reshape(state, (XBLOCK, MANY, PERIOD))
-    else:
-        a, b = tl.reshape(state[0], (XBLOCK, MANY, PERIOD)), tl.reshape(state[1], (XBLOCK, MANY, PERIOD))
-        if OP.arity == 2:
-            return a, b
-        else:
-            return a, b, tl.reshape(state[2], (XBLOCK, MANY, PERIOD))
-
-
-@jit
-def as_lanes(first, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr):
-    """Something of each output, or of each row that starts otherwise, for all lanes of a tile."""
-    if HOW.slanted <= 1:
-        return first[:, None]
-    else:
-        MANY: tl.constexpr = LANES // HOW.slanted
-        PERIOD: tl.constexpr = HOW.slanted
-        return tl.reshape(tl.broadcast_to(first[:, None, :], (XBLOCK, MANY, PERIOD)), (XBLOCK, LANES))
-
-
-@jit
-def unshifted(state, first, OP: tl.constexpr):
-    """Means of values, not of differences; kept in full precision from here on, as they are no longer small."""
-    PARTIAL: tl.constexpr = OP.partial
-    wide: tl.constexpr = PARTIAL.dtypes[0]
-    return state[0].to(wide) + first.to(wide), state[1].to(wide), state[2].to(wide)
-
-
-@jit
-def moved(state, lane, PARTIAL: tl.constexpr):
-    """The states of other lanes, in the dtypes of partial states."""
-    if PARTIAL.arity == 1:
-        return tl.gather(state, lane, 0).to(PARTIAL.dtypes[0])
-    else:
-        a, b = tl.gather(state[0], lane, 0).to(PARTIAL.dtypes[0]), tl.gather(state[1], lane, 0).to(PARTIAL.dtypes[1])
-        if PARTIAL.arity == 2:
-            return a, b
-        else:
-            return a, b, tl.gather(state[2], lane, 0).to(PARTIAL.dtypes[2])
-
-
-@jit
-def fold_lanes(
-    acc, first, start, row_stride, OP: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr
-):  # fmt: skip
-    """The partial state of each output; where each row starts otherwise, first of rows that start alike, then of all, moved to their outputs.
-    `first`: what was subtracted of values.
+def fold_slanted(acc, start, row_stride, OP: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr):
+    """The partial state of each output where each row starts otherwise: first of rows that start alike, then of all, moved to their outputs.
+    `start`: offset of the first output in the first row.
     """
-    if HOW.slanted <= 1:
-        state = finalize(acc, OP, axis=1, partial=True)
-        if OP.shifted:
-            state = unshifted(state, first, OP)
-        return state
-    else:
-        PERIOD: tl.constexpr = HOW.slanted
-        PARTIAL: tl.constexpr = OP.partial
-        state = finalize(apart(acc, OP, XBLOCK, LANES // PERIOD, PERIOD), OP, axis=1, partial=True)
-        if OP.shifted:
-            state = unshifted(state, first, OP)
-        head = (start + tl.arange(0, PERIOD) * row_stride) % HOW.column_vec
-        lane = tl.minimum(tl.arange(0, XBLOCK)[:, None] + head[None, :].to(tl.int32), XBLOCK - 1)
-        return finalize(moved(state, lane, PARTIAL), PARTIAL, axis=1, partial=True)
+    PERIOD: tl.constexpr = HOW.slanted
+    state = finalize(tl.reshape(acc, (XBLOCK, LANES // PERIOD, PERIOD)), OP, axis=1, partial=True)
+    head = (start + tl.arange(0, PERIOD) * row_stride) % HOW.column_vec
+    lane = tl.minimum(tl.arange(0, XBLOCK)[:, None] + head[None, :].to(tl.int32), XBLOCK - 1)
+    return finalize(tl.gather(state, lane, 0), OP, axis=1, partial=True)
 
 
 @jit

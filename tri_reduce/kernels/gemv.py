@@ -1,6 +1,6 @@
 """Matrix-vector products: alpha * (a @ x) + beta * y, batched. The sum of products over tiles of [XBLOCK rows, R0_BLOCK columns]."""
 
-from .combine import arrive, constant, fold_lanes, fold_partials, store_state
+from .combine import arrive, constant, fold_partials, fold_slanted, store_state
 from .compat import jit, tl
 from .language import finalize, init, update
 from .tiles import aligned_tile, from_first_tile, kept_offsets, multiple_of, program_rows, reduced_tile, tile_rows
@@ -89,7 +89,10 @@ def gemv_kernel(
             begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
             acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1)
-    total = finalize(fold_lanes(acc, a_row, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK), OP, axis=None)
+    if HOW.slanted > 1:
+        total = fold_slanted(acc, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK)
+    else:
+        total = finalize(acc, OP, axis=1)
     if SINK == "own":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
     else:

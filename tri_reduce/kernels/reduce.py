@@ -3,9 +3,9 @@
 One body serves every regime: which axis is contiguous, how long it is and how many programs share an output only change the tile.
 """
 
-from .combine import arrive, as_lanes, fold_lanes, fold_partials, store_state, write_parts, write_result
+from .combine import arrive, fold_partials, fold_slanted, store_state, write_parts, write_result
 from .compat import gdc_launch_dependents, gdc_wait, jit, tl
-from .language import init, update
+from .language import finalize, init, update
 from .slots import add_to_slot
 from .tiles import (
     aligned_tile,
@@ -14,7 +14,6 @@ from .tiles import (
     multiple_of,
     program_rows,
     reduced_tile,
-    slanted_tile,
     tile_rows,
     unravel_outer,
 )
@@ -68,7 +67,7 @@ def prepared(value, origin, OP: tl.constexpr, HOW: tl.constexpr):
     if HOW.precast is not None:
         value = value.to(HOW.precast)
     if OP.shifted:
-        value = value.to(OP.cast) - origin
+        value = value.to(OP.cast) - origin[:, None]
     return value
 
 
@@ -121,25 +120,6 @@ def update_tiles(
 
 
 @jit
-def first_values(
-    x_ptr, where_ptr, x_row, where_row, x_r0, exists, reach, OP: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr
-):  # fmt: skip
-    """What shifted ops subtract: the first value of each output, in slanted columns of each row that starts otherwise; 0 where that is not
-    finite.
-    """
-    if HOW.slanted > 1:
-        PERIOD: tl.constexpr = HOW.slanted
-        offsets, readable = slanted_tile(x_row + tl.arange(0, PERIOD)[None, :] * x_r0, reach, XBLOCK, HOW.column_vec)
-    else:
-        offsets, readable = x_row, exists
-    value = tl.load(x_ptr + offsets, mask=readable, other=0).to(OP.cast)
-    usable = tl.abs(value) < float("inf")
-    if HOW.masked:  # what is masked out may be anything, far from every contribution
-        usable &= tl.load(where_ptr + where_row, mask=exists, other=0) != 0
-    return tl.where(usable, value, 0.0)
-
-
-@jit
 def reduce_kernel(
     x_ptr, where_ptr, out_ptr, p0, p1, p2, ticket_ptr, follows, seed, shift, count, K, K0, R1, R0, x_k1, x_k0, w_k1, w_k0, o_k1,
     o_k0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
@@ -164,11 +144,14 @@ def reduce_kernel(
     where_row = x_row
     if HOW.masked:
         where_row = kept_offsets(k, K0, w_k1, w_k0, HOW.kept, DEEP, 1)
-    first = x_row
     origin = x_row
-    if OP.shifted:
-        first = first_values(x_ptr, where_ptr, x_row, where_row, x_r0, live & (k * 0 < tiles), reach, OP, HOW, XBLOCK)
-        origin = as_lanes(first, HOW, XBLOCK, R0_BLOCK * R1_BLOCK)
+    if OP.shifted:  # by the first value of each output, or by 0 where that is not finite
+        exists = live & (k * 0 < tiles)
+        origin = tl.load(x_ptr + x_row, mask=exists, other=0).to(OP.cast)
+        usable = tl.abs(origin) < float("inf")
+        if HOW.masked:  # what is masked out may be anything, far from every contribution
+            usable &= tl.load(where_ptr + where_row, mask=exists, other=0) != 0
+        origin = tl.where(usable, origin, 0.0)
     rows, reach = tile_rows(x_row, reach, x_r0, HOW, XBLOCK, R0_BLOCK, R1_BLOCK)
     acc = init(OP, (XBLOCK, R0_BLOCK * R1_BLOCK), OP.dtypes[0])
     begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
@@ -194,8 +177,14 @@ def reduce_kernel(
         for t in tl.range(begin, end, loop_unroll_factor=1):
             acc = update_tiles(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
                                i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
-    state = fold_lanes(acc, first, x_row, x_r0, OP, HOW, XBLOCK, R0_BLOCK * R1_BLOCK)
-    if OP.many == 0 and OP.arity == 1:
+    if HOW.slanted > 1:
+        state = fold_slanted(acc, x_row, x_r0, OP, HOW, XBLOCK, R0_BLOCK * R1_BLOCK)
+    else:
+        state = finalize(acc, OP, axis=1, partial=True)
+    if OP.shifted:  # kept in full precision from here on: the mean is no longer small
+        wide: tl.constexpr = PARTIAL.dtypes[0]
+        state = state[0].to(wide) + origin.to(wide), state[1].to(wide), state[2].to(wide)
+    elif OP.many == 0 and OP.arity == 1:
         if OP.dtypes[0] == tl.int32 and PARTIAL.dtypes[0] == tl.int64:
             state = tl.maximum(state, -0x7FFFFFFF - tl.minimum(K, 1))  # changes nothing, but without it the compiler folds in 64 bits
         state = state.to(PARTIAL.dtypes[0])

@@ -102,12 +102,13 @@ def slanted_window(tile, shift, K, K0, outer_stride, HOW: tl.constexpr, XBLOCK: 
     (offset of the first output in the first row, outputs, exist, how many).
     """
     VEC: tl.constexpr = HOW.column_vec
+    DEEP: tl.constexpr = HOW.deep_kept
     wide: tl.constexpr = XBLOCK if HOW.slanted == 1 else XBLOCK - VEC
     inner, spare = K if HOW.kept == 1 else K0, VEC - 1 if HOW.slanted == 1 else 0
     per_row = tl.cdiv(inner + spare, wide)
     outer, begin, start = tile // per_row, tile % per_row * wide, shift
     if HOW.kept > 1:
-        start += unravel_outer(outer, outer_stride, HOW.kept, HOW.deep_kept, 0)
+        start += unravel_outer(outer, outer_stride, HOW.kept, DEEP, 0)
     lane = begin + tl.arange(0, XBLOCK)
     if HOW.slanted == 1:
         head = start % VEC
