@@ -57,7 +57,7 @@ def test_tiles_cover_outputs_and_rows(dtype, programs, few_values_pay):
         assert inner * tile.r0 >= 5000 > (inner - 1) * tile.r0 and -(-tiles // tile.split) * tile.split >= tiles
         assert output_tiles(columns, tile) * (x - columns.vector) >= 1303 > (output_tiles(columns, tile) - 1) * (x - columns.vector)
     assert taken == 3
-    steady = describe("sum", (5000, 1303), 0, dtype, pitch=1328, start=1)  # rows that all start alike may start at any lane of the first vector
+    steady = describe("sum", (5000, 1303), 0, dtype, pitch=1328, start=1)  # rows start at any lane of the first vector
     for x in (64, 128):
         assert output_tiles(steady, Tile("columns", x, 8)) == -(-(1303 + steady.vector - 1) // x)
     assert not slanted(columns, Tile("columns", 512, PERIODS[dtype] // 2))  # rows of a tile would not start as those of the next

@@ -4,6 +4,7 @@ import pytest
 import torch
 from bounds import check
 from devices import REFERENCE
+from gemv_oracle import check_gemv
 
 import tri_reduce
 from tri_reduce import targets
@@ -74,3 +75,28 @@ def test_special_values_in_whole_tiles(op, worst, ahead, device):
     lowest = torch.full((2, 9 * TILE + 1), float("-inf") if op != "argmin" else float("inf"), device=device)
     with tri_reduce.force(regime="rows", split=1, config={"XBLOCK": 1, "R0_BLOCK": TILE, "num_warps": 1, "AHEAD": ahead}):
         torch.testing.assert_close(tri_reduce.reduce(lowest, op, 1), getattr(torch, op)(lowest, 1))
+
+
+@pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int8])
+@pytest.mark.parametrize("ahead", [1, 2, 4])
+def test_gemv_right_at_every_edge(ahead, dtype, device, monkeypatch, no_remembered_plans):
+    """Rows and vectors lie among what would show: NaN, or the largest number."""
+    monkeypatch.setattr("tri_reduce.walk.LONG", 1)
+    config = {"XBLOCK": 2, "R0_BLOCK": TILE, "num_warps": 1, "AHEAD": ahead}
+    outside = float("nan") if dtype.is_floating_point else 127
+    for n, length in enumerate((TILE - 1, 2 * TILE + 1, 5 * TILE - 1, 9 * TILE, 13 * TILE + 7)):
+        start, gap = (0, 1, 3, 5, 2)[n], (0, 3, 1, 1, 5)[n]
+        numbers = torch.randn(4, length, generator=torch.Generator().manual_seed(n)) * 3
+        room = torch.full((start + 3 * (length + gap),), outside, device=device).to(dtype)
+        a = room[start:].view(3, length + gap)[:, :length].copy_(numbers[:3])
+        v = torch.full((length + 9,), outside, device=device).to(dtype)[4 : 4 + length].copy_(numbers[3])
+        with tri_reduce.force(regime="rows", split=1 + n % 2, config=config):
+            check_gemv(tri_reduce.gemv(a, v), a, v)
+
+
+def test_gemv_masks_the_ends_of_long_rows_that_start_anywhere():
+    tile = Tile("rows", 2, 256, warps=2)
+    assert walk("gemv", (99, 5003), None, "bf16", tile).peel and not walk("gemv", (99, 4096), None, "bf16", tile).peel
+    assert walk("gemv", (99, 771), None, "bf16", tile).whole == 0b0110
+    assert walk("gemv", (9999, 37), None, "bf16", tile).whole == 0  # mostly ends

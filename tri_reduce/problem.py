@@ -152,8 +152,9 @@ class Problem:
         period = vector // math.gcd(vector, row.strides[0])
         ragged = self.layout == "columns" and self.column_vector < vector and not self.masked
         steady = all(a.strides[0] % vector == 0 for a in self.reduced[:-1])
-        pays = (self.arity == 1 or period == 1) and self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
-        return period if ragged and steady and pays else 0
+        pays = self.arity == 1 or period == 1
+        many = self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
+        return period if ragged and steady and pays and many else 0
 
     @cached_property
     def busy(self) -> bool:

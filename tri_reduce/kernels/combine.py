@@ -31,7 +31,8 @@ def load_state(p0, p1, p2, offsets, mask, OP: tl.constexpr):
 
 @jit
 def fold_slanted(acc, start, row_stride, OP: tl.constexpr, HOW: tl.constexpr, XBLOCK: tl.constexpr, LANES: tl.constexpr):
-    """The partial state of each output where each row starts otherwise: first of rows that start alike, then of all, moved to their outputs.
+    """The partial state of each output where each row starts otherwise: of rows that start alike, then of all, moved to their outputs.
+
     `start`: offset of the first output in the first row.
     """
     PERIOD: tl.constexpr = HOW.slanted

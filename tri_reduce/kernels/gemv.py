@@ -9,9 +9,9 @@ from .tiles import aligned_tile, from_first_tile, kept_offsets, multiple_of, pro
 @jit
 def read_tile(
     t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Tile `t` of the rows: (values, the vector's part, which are contributions)."""
+    """Tile `t` of the rows: (values, the vector's part, which are contributions). WHOLE: it lies within the rows."""
     position = reduced_tile(t, 1, R0_BLOCK, 1, 1, HOW.wide)[1]
     column = position[None, :]
     if HOW.slanted > 1:
@@ -21,16 +21,20 @@ def read_tile(
         offsets, readable, valid, inner = aligned_tile(a_row, column, R0, HOW.vec, HOW.head)
     else:
         offsets, readable, valid, inner = a_row + multiple_of(column * a_r0, HOW.column_vec), column < R0, column < R0, column
-    if HOW.full_r:
+    if HOW.full_r or WHOLE:
         readable, valid = reach, live[:, None]
     else:
         readable &= reach
         if HOW.slanted <= 1:
             valid &= live[:, None]
     a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
-    if HOW.vector_2d:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
+    if HOW.vector_2d and HOW.head and (HOW.peel or HOW.whole > 0):  # by single elements, whose addresses differ by constants in a thread
+        begin = v_ptr + tl.cast(t, tl.int64) * R0_BLOCK * v_r0
+        first = v_row[:, None] - a_row % HOW.vec * v_r0
+        x = tl.load(begin + first + tl.arange(0, R0_BLOCK)[None, :] * v_r0, mask=valid, other=0)
+    elif HOW.vector_2d:  # laid out as the matrix is: no exchange between threads, repeated reads hit the first-level cache
         x = tl.load(v_ptr + v_row[:, None] + inner * v_r0, mask=valid, other=0)
-    elif HOW.full_r:
+    elif HOW.full_r or WHOLE:
         x = tl.load(v_ptr + position * v_r0)[None, :]
     else:
         x = tl.load(v_ptr + position * v_r0, mask=position < R0, other=0)[None, :]
@@ -40,16 +44,16 @@ def read_tile(
 @jit
 def update_tiles(
     acc, t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0,
-    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, COUNT: tl.constexpr,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Read COUNT tiles (four at most), from tile `t` on, and only then combine their products: their loads are in flight together."""
-    a0, x0, m0 = read_tile(t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+    a0, x0, m0 = read_tile(t, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, WHOLE >> 0 & 1)
     if COUNT > 1:
-        a1, x1, m1 = read_tile(t + 1, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        a1, x1, m1 = read_tile(t + 1, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, WHOLE >> 1 & 1)
     if COUNT > 2:
-        a2, x2, m2 = read_tile(t + 2, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        a2, x2, m2 = read_tile(t + 2, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, WHOLE >> 2 & 1)
     if COUNT > 3:
-        a3, x3, m3 = read_tile(t + 3, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK)
+        a3, x3, m3 = read_tile(t + 3, a_ptr, v_ptr, a_row, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, WHOLE >> 3 & 1)
     acc = update(acc, a0.to(OP.cast) * x0.to(OP.cast), OP, mask=m0)
     if COUNT > 1:
         acc = update(acc, a1.to(OP.cast) * x1.to(OP.cast), OP, mask=m1)
@@ -78,17 +82,24 @@ def gemv_kernel(
     begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
-            acc = update_tiles(
-                acc, begin + n, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES - n
-            )
+            acc = update_tiles(acc, begin + n, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES - n,
+                               HOW.whole)  # fmt: skip
     else:
-        if HOW.ahead > 1:
-            for t in range(begin, end - (HOW.ahead - 1), HOW.ahead):
-                acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK,
-                                   HOW.ahead)  # fmt: skip
-            begin += tl.maximum(end - begin, 0) // HOW.ahead * HOW.ahead
+        if HOW.peel and HOW.head:  # rows start within their first tile
+            for t in range(begin, tl.minimum(end, 1)):
+                acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1, 0)
+            begin = tl.maximum(begin, 1)
+        if HOW.peel or HOW.ahead > 1:
+            BITS: tl.constexpr = 15 if HOW.peel else 0
+            whole = end
+            if HOW.peel:  # and end within their last
+                whole = tl.minimum(end, R0 // R0_BLOCK)
+            for t in range(begin, whole - (HOW.ahead - 1), HOW.ahead):
+                acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, HOW.ahead,
+                                   BITS)  # fmt: skip
+            begin += tl.maximum(whole - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
-            acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1)
+            acc = update_tiles(acc, t, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, 1, 0)
     if HOW.slanted > 1:
         total = fold_slanted(acc, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK)
     else:
