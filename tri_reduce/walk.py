@@ -10,7 +10,7 @@ from .kernels.compat import Constant
 from .problem import Axis, Problem
 
 EVICTION = "evict_first"  # every vector is read once
-LONG, NEAR = 512, 4  # a row of gemv whose tiles are mostly whole; elements between those of two lanes, where they are read one by one
+LONG = 512  # a row of gemv whose tiles are mostly whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,6 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
     singly = head and problem.op == "gemv" and problem.reduced[-1].size >= LONG  # its vector is read by single elements
-    if singly:
-        vector = min(vector, NEAR)
     line = single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
     straight = (problem.busy or singly) and line and not full_r
     return Walk(
