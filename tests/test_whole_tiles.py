@@ -77,6 +77,34 @@ def test_special_values_in_whole_tiles(op, worst, ahead, device):
         torch.testing.assert_close(tri_reduce.reduce(lowest, op, 1), getattr(torch, op)(lowest, 1))
 
 
+def test_rows_of_outer_axes_are_whole_between_their_ends():
+    tile = Tile("rows", 1, 256, split=32, warps=1)
+    assert walk("var", (32, 128, 57, 57), (0, 2, 3), "fp32", tile).peel and walk("sum", (32, 128, 57, 57), (0, 2, 3), "i8", tile).peel
+    assert not walk("var", (32, 128, 20, 20), (0, 2, 3), "fp32", tile).peel  # a row has two tiles
+    assert not walk("var", (32, 128, 57, 57), (0, 2, 3), "fp32", Tile("rows", 1, 256, 2, split=16, warps=1)).peel  # a tile has two rows
+    assert not walk("sum", (32, 128, 57, 57), (0, 2, 3), "fp32", tile).peel
+
+
+@pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+@pytest.mark.parametrize("ahead", [1, 4])
+@pytest.mark.parametrize("op", OPS)
+def test_right_at_every_edge_of_outer_axes(op, ahead, layout, device):
+    config = {"XBLOCK": 2, "R0_BLOCK": TILE, "R1_BLOCK": 1, "num_warps": 1, "AHEAD": ahead}
+    for n, length in enumerate((3 * TILE - 1, 9 * TILE, 11 * TILE + 7)):
+        start, gap = (0, 3, 2)[n], (1, 2, 1)[n]
+        numbers = torch.randn(start + 3 * 2 * (length + gap), generator=torch.Generator().manual_seed(n)) * 9
+        room = numbers.to(OPS[op]).to(device)[start:]
+        if layout == "rows":
+            x, dims = room.view(3, 2, length + gap)[..., :length], (0, 2)
+        else:
+            x, dims = room.view(3, length + gap, 2)[:, :length], (0, 1)
+        if op in ("argmax", "argmin"):  # over one axis, or all of one output
+            x, dims = x.select(1 if layout == "rows" else 2, 0), None
+        with tri_reduce.force(regime=layout if x.dim() > 2 else "rows" if layout == "rows" else "strided", split=1 + n % 2, config=config):
+            check(tri_reduce.reduce(x, op, dims), x, op, dims)
+
+
 @pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int8])
 @pytest.mark.parametrize("split, ahead", [(1, 1), (1, 2), (1, 4), (2, 2)])

@@ -71,8 +71,8 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
     singly = head and problem.op == "gemv" and problem.reduced[-1].size >= LONG  # its vector is read by single elements
-    line = single and tile.r1 == 1 and not tile.unroll  # tiles follow one another along one axis
-    straight = (problem.busy or singly) and line and not full_r
+    straight = (problem.busy or singly) and tile.r1 == 1 and not tile.unroll and not full_r  # tiles follow one another along the rows
+    row = chunk if single else tiles_of(problem, tile)[0]
     return Walk(
         kept=min(len(problem.kept), 3),
         reduced=min(len(problem.reduced), 3),
@@ -85,8 +85,8 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
         column_vec=problem.vector if period else 1 if tile.plain else problem.column_vector,
         full_x=not period and problem.xnumel % tile.x == 0,
         full_r=full_r,
-        whole=_whole(problem, tile, unroll, head) if straight else 0,
-        peel=straight and not unroll and chunk > 2 * tile.ahead,
+        whole=_whole(problem, tile, unroll, head) if straight and single else 0,
+        peel=straight and not unroll and row > 2 * tile.ahead,
         slot_fast=problem.layout != "columns",
         tiles=unroll,
         ahead=tile.ahead,

@@ -120,6 +120,26 @@ def update_tiles(
 
 
 @jit
+def update_within(
+    acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles,
+    OP: tl.constexpr, HOW: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """`update_tiles`; where there are outer axes and ends alone shall be masked, a row ends somewhere among the tiles: WHOLE is found."""
+    if HOW.peel and HOW.reduced > 1:
+        at = t % inner_tiles
+        if ((at + COUNT) * R0_BLOCK <= R0) & ((at > 0) | (not HOW.head)):
+            acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, COUNT, 15)  # fmt: skip
+        else:
+            acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
+                               i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, COUNT, 0)  # fmt: skip
+    else:
+        acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0,
+                           inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, COUNT, WHOLE)  # fmt: skip
+    return acc
+
+
+@jit
 def reduce_kernel(
     x_ptr, where_ptr, out_ptr, p0, p1, p2, ticket_ptr, follows, seed, shift, count, K, K0, R1, R0, x_k1, x_k0, w_k1, w_k0, o_k1,
     o_k0, x_r1, x_r0, w_r1, w_r0, i_r1, i_r0, inner_tiles, tiles, chunk, slots,
@@ -160,7 +180,7 @@ def reduce_kernel(
             acc = update_tiles(acc, begin + n, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
                                w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n, HOW.whole)  # fmt: skip
     else:
-        if HOW.peel and HOW.head:  # rows start within their first tile
+        if HOW.peel and HOW.head and HOW.reduced == 1:  # rows start within their first tile
             for t in range(begin, tl.minimum(end, 1)):
                 acc = update_tiles(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
                                    w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
@@ -168,14 +188,14 @@ def reduce_kernel(
         if HOW.peel or HOW.ahead > 1:
             BITS: tl.constexpr = 15 if HOW.peel else 0
             whole = end
-            if HOW.peel:  # and end within their last
+            if HOW.peel and HOW.reduced == 1:  # and end within their last
                 whole = tl.minimum(end, R0 // R0_BLOCK)
             for t in tl.range(begin, whole - (HOW.ahead - 1), HOW.ahead, loop_unroll_factor=1 if HOW.ahead == 1 else None):
-                acc = update_tiles(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
+                acc = update_within(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1,
                                    w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, HOW.ahead, BITS)  # fmt: skip
             begin += tl.maximum(whole - begin, 0) // HOW.ahead * HOW.ahead
         for t in tl.range(begin, end, loop_unroll_factor=1):
-            acc = update_tiles(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
+            acc = update_within(acc, t, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0,
                                i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, 1, 0)  # fmt: skip
     if HOW.slanted > 1:
         state = fold_slanted(acc, x_row, x_r0, OP, HOW, XBLOCK, R0_BLOCK * R1_BLOCK)
