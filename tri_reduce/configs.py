@@ -22,7 +22,7 @@ from .published import select_candidates
 from .rules import guesses
 from .targets import Target, by_name
 
-MARGIN, GEMV_MARGIN, SLANTED_MARGIN = 1.1, 1.15, 1.3  # that the estimate must promise to overrule the rules
+MARGIN, GEMV_MARGIN, SLANTED_MARGIN = 1.1, 1.15, 2.0  # that the estimate must promise to overrule the rules
 LOAD_BYTES = 16  # a row of no more is held by a thread
 CANDIDATES, ALIKE = 12, 2  # of a problem, and of one shape among them
 REGIMES = ("thread", "rows", "columns", "strided")

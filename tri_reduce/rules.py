@@ -17,8 +17,8 @@ SHORT_ROW = 1024  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
 LINE_BYTES = 128  # of a row of columns: what the caches fetch
-RAGGED_BYTES, RAGGED_LANES = 512, 1024  # of a row of columns that do not start on a vector, of such a tile
-RAGGED_PROGRAMS = 4  # on a core; where outputs alone are as many, each is half as large
+RAGGED_COLUMNS, RAGGED_ROWS, RAGGED_LANES = 64, 16, 1024  # of a tile of columns that do not start on a vector; at least LINE_BYTES wide
+RAGGED_PROGRAMS, RAGGED_BYTES = 4.5, 32 << 20  # on a core; of less input, tiles are narrower
 SHORT_COLUMN, SHORT_LANES, SHORT_ROWS = 128, 1024, 8  # elements of columns that a warp walks; of its tile, and of these rows
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
@@ -75,8 +75,9 @@ def _short_columns(problem: Problem, target: Target) -> bool:
 
 
 def _ragged_columns(problem: Problem, target: Target) -> Tile:
-    x = min(pow2_ceil(problem.kept[-1].size + problem.vector), max(256, RAGGED_BYTES // problem.dtype.itemsize))
-    return Tile("columns", x, max(problem.slanted, RAGGED_LANES // x), ahead=COLUMN_AHEAD)
+    wide = max(RAGGED_COLUMNS, LINE_BYTES // problem.dtype.itemsize) if problem.nbytes >= RAGGED_BYTES else RAGGED_COLUMNS // 2
+    x = min(pow2_ceil(problem.kept[-1].size + problem.vector), wide)
+    return Tile("columns", x, max(problem.slanted, RAGGED_ROWS, RAGGED_LANES // x), ahead=COLUMN_AHEAD)
 
 
 def _columns(problem: Problem, target: Target) -> Tile:
