@@ -127,7 +127,7 @@ def update_within(
     """`update_tiles`; where there are outer axes and ends alone shall be masked, a row ends somewhere among the tiles: WHOLE is found."""
     if HOW.peel and HOW.reduced > 1:
         at = t % inner_tiles
-        if ((at + COUNT) * R0_BLOCK <= R0) & ((at > 0) | (not HOW.head)):
+        if (at + COUNT <= R0 // R0_BLOCK) & ((at > 0) | (not HOW.head)):
             acc = update_tiles(acc, t, x_ptr, where_ptr, x_row, where_row, live, reach, origin, R1, R0, x_r1, x_r0, w_r1, w_r0, i_r1,
                                i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, COUNT, 15)  # fmt: skip
         else:
