@@ -3,9 +3,10 @@
 import pytest
 import torch
 from bounds import check
+from devices import REFERENCE
 from gemv_oracle import check_gemv
 
-from tri_reduce import Reducer, autotune, gemv, problem, reduce, reduce_many, targets
+from tri_reduce import Reducer, autotune, gemv, problem, reduce, reduce_many, specialize, targets
 from tri_reduce.configs import candidates
 from tri_reduce.dtypes import named
 from tri_reduce.geometry import Tile, output_tiles, share, slanted, tiles_of
@@ -117,13 +118,38 @@ def test_a_reducer_of_slanted_columns(device, few_values_pay):
         check(reducer.finalize(), torch.cat(tiles), op, 0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 def test_gemv_of_columns(dtype, device, few_values_pay):
     vector = 16 // dtype.itemsize
-    for m, k in ((133, 8 * vector + 5), (64 * vector, 223)):
-        a, v = columns(dtype, k, m, 0, device).T, columns(dtype, 1, k, 0, device)[0]
-        with forced(128, vector, 2):
+    for m, k, start in ((133, 8 * vector + 5, 0), (64 * vector, 223, 0), (133, 12 * vector, 3), (67, 9 * vector, 0), (64 * vector, 99, 1)):
+        a, v = columns(dtype, k, m, start, device).T, columns(dtype, 1, k, 0, device)[0]
+        for split in (1, 2):
+            with forced(128, vector, split):
+                check_gemv(gemv(a, v), a, v)
+
+
+@pytest.fixture
+def walks(monkeypatch):
+    """Of the plans that are made."""
+    found, real = [], specialize.walk_of
+    monkeypatch.setattr(specialize, "walk_of", lambda *args, **more: found.append(real(*args, **more)) or found[-1])
+    return found
+
+
+@pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
+@pytest.mark.parametrize("m", [67, 125])
+def test_gemv_of_batches_of_columns(m, device, few_values_pay, walks):
+    """Lanes beyond a batch's outputs are of that batch, until they are moved; a batch of single rows has a vector for each output."""
+    a, v = columns(torch.float32, 3 * 64, m, 1, device).view(3, 64, m).mT, columns(torch.float32, 3, 64, 2, device)
+    for x, split in ((64, 1), (128, 2)):
+        with forced(x, 8, split):
             check_gemv(gemv(a, v), a, v)
+    assert {walk.slanted for walk in walks} == {4}
+    walks.clear()
+    rows, own = columns(torch.float32, 64, m, 0, device).T[:, None, :], columns(torch.float32, m, 64, 0, device)
+    with forced(64, 8, 1):
+        check_gemv(gemv(rows, own), rows, own)
+    assert {walk.slanted for walk in walks} == {0}
 
 
 def test_several_reductions_and_special_values(device, few_values_pay):

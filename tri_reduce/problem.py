@@ -152,7 +152,7 @@ class Problem:
         period = vector // math.gcd(vector, row.strides[0])
         ragged = self.layout == "columns" and self.column_vector < vector and not self.masked
         steady = all(a.strides[0] % vector == 0 for a in self.reduced[:-1])
-        pays = self.arity == 1 or period == 1
+        pays = period == 1 or (self.arity == 1 and not (self.op == "gemv" and inner.strides[1]))  # a vector of each output's own
         many = self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
         return period if ragged and steady and pays and many else 0
 

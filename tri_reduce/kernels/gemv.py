@@ -21,12 +21,11 @@ def read_tile(
         offsets, readable, valid, inner = aligned_tile(a_row, column, R0, HOW.vec, HOW.head)
     else:
         offsets, readable, valid, inner = a_row + multiple_of(column * a_r0, HOW.column_vec), column < R0, column < R0, column
+    mine = reach if HOW.slanted > 1 else live[:, None]  # lanes of slanted columns are not those of outputs yet
     if HOW.full_r or WHOLE:
-        readable, valid = reach, live[:, None]
+        readable, valid = reach, mine
     else:
-        readable &= reach
-        if HOW.slanted <= 1:
-            valid &= live[:, None]
+        readable, valid = readable & reach, valid & mine
     a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
     if HOW.vector_2d and HOW.head and (HOW.peel or HOW.whole > 0):  # by single elements, whose addresses differ by constants in a thread
         begin = v_ptr + tl.cast(t, tl.int64) * R0_BLOCK * v_r0
@@ -76,7 +75,10 @@ def gemv_kernel(
     if HOW.kept > 1 and HOW.slanted == 0:
         K0 = multiple_of(K0, HOW.column_vec)
     tile, slot, k, live, reach, a_row = program_rows(slots, shift, K, K0, a_k1, a_k0, SINK != "own", HOW, XBLOCK)
-    v_row = kept_offsets(k, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
+    mine = k
+    if HOW.slanted > 1:  # lanes are not those of outputs yet, but all of one batch
+        mine = k - tl.arange(0, XBLOCK)
+    v_row = kept_offsets(mine, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
     rows, reach = tile_rows(a_row, reach, a_r0, HOW, XBLOCK, R0_BLOCK, 1)
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
