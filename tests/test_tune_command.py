@@ -125,24 +125,13 @@ def test_a_problem_that_does_not_fit_is_reported_and_the_others_are_tuned(capsys
     assert (status, [s for _, s in found]) == (1, ["failed", "tuned"])
 
 
-def interrupted(process):
-    """What it has written when it has ended. Python drops an interrupt that falls into a destructor: as a user would, try again."""
-    for _ in range(5):
-        process.send_signal(signal.SIGINT)
-        try:
-            return process.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            continue
-    process.kill()
-    pytest.fail("not even five interrupts end it")
-
-
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
-    argv = [sys.executable, "-m", "tri_reduce", "tune", *(f"{n}x300" for n in range(2, 1000, 2)), "--op", "var"]  # minutes of work
+    argv = [sys.executable, "-m", "tri_reduce", "tune", *(f"{n}x300" for n in range(2, 40, 2)), "--op", "var"]
     env = os.environ | {"PYTHONPATH": str(ROOT), "TRI_REDUCE_CACHE_DIR": str(tmp_path)}
     process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "tuned" in process.stdout.readline()
-    out, err = interrupted(process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130 and err.startswith("interrupted: ") and err.count("\n") == 1
     done = 1 + out.count("\n")
     again = subprocess.run([*argv[:4], *argv[4 : 4 + done], "--op", "var"], env=env, capture_output=True, text=True)
