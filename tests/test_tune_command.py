@@ -1,5 +1,6 @@
 """`python -m tri_reduce tune`: what it tunes, what it skips, how it is interrupted and how it refuses."""
 
+import functools
 import json
 import os
 import signal
@@ -128,7 +129,8 @@ def test_a_problem_that_does_not_fit_is_reported_and_the_others_are_tuned(capsys
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     argv = [sys.executable, "-m", "tri_reduce", "tune", *(f"{n}x300" for n in range(2, 40, 2)), "--op", "var"]
     env = os.environ | {"PYTHONPATH": str(ROOT), "TRI_REDUCE_CACHE_DIR": str(tmp_path)}
-    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # it is ignored in what a shell starts in the background
+    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     assert "tuned" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
