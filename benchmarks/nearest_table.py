@@ -20,7 +20,6 @@ from tri_reduce import evaluation, nearest, targets
 from tri_reduce.geometry import depth_limit, depth_of
 from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
-from tri_reduce.walk import LONG
 
 WITHIN = 1.1  # times the best
 TABLES = Path(__file__).parent.parent / "tri_reduce"
@@ -49,8 +48,7 @@ def may_be_first(problem: Problem, target: Target, at: Sequence[int]) -> bool:
     Where gemv's vector is read by single elements, 8 bytes of a row are enough: lanes further apart share less of it.
     """
     tile = tile_at(problem, tuple(at))
-    singly = problem.op == "gemv" and not problem.aligned_rows and problem.reduced[-1].size >= LONG
-    least = min(problem.vector, 8 // problem.dtype.itemsize) if singly else problem.vector
+    least = min(problem.vector, 8 // problem.dtype.itemsize) if problem.singly else problem.vector
     whole = tile.unroll > 0 or problem.layout != "rows" or tile.lanes >= target.warp * tile.warps * least
     return whole and depth_of(problem, tile) <= depth_limit(problem) and nearest.itself(problem, target, tuple(at))
 

@@ -110,7 +110,7 @@ def test_right_at_every_edge_of_outer_axes(op, ahead, layout, device):
 @pytest.mark.parametrize("split, ahead", [(1, 1), (1, 2), (1, 4), (2, 2)])
 def test_gemv_right_at_every_edge(split, ahead, dtype, device, monkeypatch, no_remembered_plans):
     """Rows and vectors lie among what would show: NaN, or the largest number."""
-    monkeypatch.setattr("tri_reduce.walk.LONG", 1)
+    monkeypatch.setattr("tri_reduce.problem.LONG", 1)
     config = {"XBLOCK": 2, "R0_BLOCK": TILE, "num_warps": 1, "AHEAD": ahead}
     outside = float("nan") if dtype.is_floating_point else 127
     for n, length in enumerate((2 * TILE + 1, 5 * TILE - 1, 9 * TILE, 13 * TILE + 7)):

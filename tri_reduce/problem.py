@@ -16,6 +16,7 @@ import torch
 
 from . import dtypes
 
+LONG = 512  # a row of gemv whose tiles are mostly whole
 MANY_VALUES = 1 << 20  # of columns that start anywhere: reading fewer in vectors saves less than it costs
 
 
@@ -155,6 +156,11 @@ class Problem:
         pays = period == 1 or (self.arity == 1 and not (self.op == "gemv" and inner.strides[1]))  # a vector of each output's own
         many = self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
         return period if ragged and steady and pays and many else 0
+
+    @cached_property
+    def singly(self) -> bool:
+        """gemv of long rows that do not start on a 16-byte boundary: the vector starts elsewhere in each, and is read by single elements."""
+        return self.op == "gemv" and self.layout == "rows" and not self.aligned_rows and self.reduced[-1].size >= LONG
 
     @cached_property
     def busy(self) -> bool:

@@ -10,7 +10,6 @@ from .kernels.compat import Constant
 from .problem import Axis, Problem
 
 EVICTION = "evict_first"  # every vector is read once
-LONG = 512  # a row of gemv whose tiles are mostly whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class Walk(Constant):
 
 def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     """The walk of a tile through a problem; `more` is what the two kernels differ in."""
-    tiles = tiles_of(problem, tile)[1]
+    inner_tiles, tiles = tiles_of(problem, tile)
     chunk = -(-tiles // tile.split)
     period = slanted(problem, tile)
     single = len(problem.reduced) == 1
@@ -70,9 +69,8 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
         vector = tile.r0
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
-    singly = head and problem.op == "gemv" and problem.reduced[-1].size >= LONG  # its vector is read by single elements
-    straight = (problem.busy or singly) and tile.r1 == 1 and not tile.unroll and not full_r  # tiles follow one another along the rows
-    row = chunk if single else tiles_of(problem, tile)[0]
+    straight = (problem.busy or (head and problem.singly)) and tile.r1 == 1 and not tile.unroll and not full_r  # tiles follow one another along the rows
+    row = chunk if single else inner_tiles
     return Walk(
         kept=min(len(problem.kept), 3),
         reduced=min(len(problem.reduced), 3),

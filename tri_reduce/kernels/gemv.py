@@ -75,10 +75,10 @@ def gemv_kernel(
     if HOW.kept > 1 and HOW.slanted == 0:
         K0 = multiple_of(K0, HOW.column_vec)
     tile, slot, k, live, reach, a_row = program_rows(slots, shift, K, K0, a_k1, a_k0, SINK != "own", HOW, XBLOCK)
-    mine = k
+    of_vector = k
     if HOW.slanted > 1:  # lanes are not those of outputs yet, but all of one batch
-        mine = k - tl.arange(0, XBLOCK)
-    v_row = kept_offsets(mine, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
+        of_vector = k - tl.arange(0, XBLOCK)
+    v_row = kept_offsets(of_vector, K0, v_k1, v_k0, HOW.kept, DEEP, 1)
     rows, reach = tile_rows(a_row, reach, a_r0, HOW, XBLOCK, R0_BLOCK, 1)
     acc = init(OP, (XBLOCK, R0_BLOCK), OP.dtypes[0])
     begin, end = slot * chunk, tl.minimum(slot * chunk + chunk, tiles)
