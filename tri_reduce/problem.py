@@ -159,7 +159,7 @@ class Problem:
 
     @cached_property
     def singly(self) -> bool:
-        """gemv of long rows that do not start on a 16-byte boundary: the vector starts elsewhere in each, and is read by single elements."""
+        """gemv of long rows that do not start on a 16-byte boundary: the vector starts elsewhere in each and is read singly."""
         return self.op == "gemv" and self.layout == "rows" and not self.aligned_rows and self.reduced[-1].size >= LONG
 
     @cached_property

@@ -69,7 +69,8 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
         vector = tile.r0
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
-    straight = (problem.busy or (head and problem.singly)) and tile.r1 == 1 and not tile.unroll and not full_r  # tiles follow one another along the rows
+    line = tile.r1 == 1 and not tile.unroll  # tiles follow one another along the rows
+    straight = (problem.busy or (head and problem.singly)) and line and not full_r
     row = chunk if single else inner_tiles
     return Walk(
         kept=min(len(problem.kept), 3),
