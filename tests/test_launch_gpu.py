@@ -150,8 +150,9 @@ def test_a_gibibyte_reduced_along_either_axis_needs_little_room(op, dim, cuda):
     x = torch.ones(2**17, 2**11, device=cuda)
     out = torch.zeros(x.shape[1 - dim], dtype=torch.int64 if op == "argmax" else x.dtype, device=cuda)
     torch.cuda.synchronize()
+    tri_reduce.workspaces.WORKSPACES.clear()  # what tests before this one needed
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     reduce(x, op, dim, out=out)
-    assert torch.cuda.max_memory_allocated() - before < 8 << 20
+    assert torch.cuda.max_memory_allocated() - before < x.nbytes // 100
     assert all_equal([out], {"sum": x.shape[dim], "var": 0, "argmax": 0}[op])
