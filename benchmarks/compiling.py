@@ -11,7 +11,7 @@ import torch
 from corpus import Case
 from lattice import lattice
 
-from tri_reduce import dtypes
+from tri_reduce import dtypes, targets
 from tri_reduce.geometry import Tile
 from tri_reduce.launcher import Passed, compiled
 from tri_reduce.monoids import products
@@ -43,7 +43,8 @@ def specialise(case: Case, tile: Tile) -> Specialization:
     if r is None:
         return of_gemv(problem, tile, products().device(problem.dtype.torch), problem.dtype, problem.dtype, 1, 0)
     op = r.monoid.device(r.value, problem.rnumel >= 2**31 - 1)
-    return of_reduce(problem, tile, op, dtypes.of(r.result), precast=dtypes.of(r.precast) if r.precast else None, seed_kind=r.monoid.seed)
+    return of_reduce(problem, tile, op, dtypes.of(r.result), precast=dtypes.of(r.precast) if r.precast else None, seed_kind=r.monoid.seed,
+                     early=not targets.interpreting())
 
 
 def start() -> None:

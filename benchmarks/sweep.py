@@ -35,7 +35,7 @@ from tri_reduce import targets
 from tri_reduce.configs import candidates
 from tri_reduce.exact import excess, gemv_excess
 from tri_reduce.geometry import Coordinates, Tile, coordinates
-from tri_reduce.launch import Plan
+from tri_reduce.apart import planned
 from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
 
@@ -239,7 +239,7 @@ class Sweep:
         """The loaded kernel with its operands."""
         spec = specialise(case, tile)
         (x, v), out = self.operands(case), self.output(case)
-        plan = Plan(spec, self.device.device, case.problem.shift, x.element_size())
+        plan = planned(spec, self.device.device, case.problem.shift, x.element_size())
         return (lambda: plan.run(x, v, None, out)) if case.op == "gemv" else (lambda: plan.run(x, None, out))
 
     def output(self, case: Case) -> Tensor:
@@ -250,7 +250,7 @@ class Sweep:
         """The selector's first pick against float64: its error as a share of the bound."""
         (x, v), out = self.operands(case), self.output(case)
         spec = specialise(case, candidates(case.problem, self.device.target)[0])
-        plan = Plan(spec, self.device.device, case.problem.shift, x.element_size())
+        plan = planned(spec, self.device.device, case.problem.shift, x.element_size())
         if v is None:
             plan.run(x, None, out)
             kept = [n for d, n in enumerate(x.shape) if d not in _dims(case)]

@@ -50,10 +50,10 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
         return by_rule
     timed = _timed(problem, target, by_rule, apart)
     deepest = _deepest(problem, by_rule)
-    tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll), *lattice(problem, target, deepest)]
+    tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll or t.abreast), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
     margin = SLANTED_MARGIN if problem.slanted else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
-    times[0] = 0 if _held(problem, by_rule) else times[0] / margin
+    times[0] = 0 if _held(problem, by_rule) or by_rule[0].abreast else times[0] / margin
     times[1 : 1 + len(timed)] = range(-len(timed), 0)  # before all that are estimated
     found: dict[Coordinates, Tile] = {}
     alike: Counter[tuple[int, int, int]] = Counter()
@@ -109,7 +109,7 @@ def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     """The `@triton.autotune` list for a problem: `triton.Config`s, best guess first (the first is what policy "heuristic" runs).
 
     kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile), AHEAD (iterations whose loads are in flight),
-    UNROLL (tiles that a thread walks of its own row, 0 elsewhere).
+    UNROLL (tiles that a thread walks of its own row, 0 elsewhere), ABREAST (rows of columns that are read as one, 0 elsewhere).
     """
     import triton
 
@@ -118,7 +118,8 @@ def select_configs(problem: Problem, target: Target | str) -> list[Any]:
         return [triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0}) for t in candidates(problem, target)]
     return [
         triton.Config(
-            {"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split, "AHEAD": t.ahead, "UNROLL": t.unroll}, num_warps=t.warps
+            {"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split, "AHEAD": t.ahead, "UNROLL": t.unroll, "ABREAST": t.abreast},
+            num_warps=t.warps,
         )
         for t in candidates(problem, target)
     ]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .geometry import Tile, fold_block, output_tiles, slanted, tiles_of
+from .geometry import Tile, fold_block, output_tiles, seen, slanted, tiles_of
 from .problem import Problem
 from .targets import Target
 
@@ -84,6 +84,7 @@ def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
 
 def vector(problem: Problem, tile: Tile) -> int:
     """Values that a load reads."""
+    problem = seen(problem, tile)
     if problem.layout == "columns":
         return problem.vector if slanted(problem, tile) else problem.column_vector
     return tile.r0 if tile.unroll else problem.vector if problem.layout == "rows" and tile.r0 >= problem.vector else 1
@@ -91,6 +92,7 @@ def vector(problem: Problem, tile: Tile) -> int:
 
 def together(problem: Problem, tile: Tile) -> int:
     """Values of a tile that lie together: along the inner axis, and on along the next where the tile has all of the inner one."""
+    problem = seen(problem, tile)
     kept, reduced = problem.kept[-1], problem.reduced[-1]
     inner, lanes, outer, more = (kept, tile.x, reduced, tile.r0) if problem.layout == "columns" else (reduced, tile.r0, kept, tile.x)
     if (lanes < inner.size and not tile.unroll) or outer.strides[0] != inner.size:

@@ -74,7 +74,8 @@ class Explanation:
         }
 
     def _config(self, tile: Tile) -> dict[str, int]:
-        warps = ({"UNROLL": tile.unroll} if tile.unroll else {}) | ({"num_warps": tile.warps} if self.target.warp else {})
+        rows = {"ABREAST": tile.abreast} if tile.abreast else {}
+        warps = rows | ({"UNROLL": tile.unroll} if tile.unroll else {}) | ({"num_warps": tile.warps} if self.target.warp else {})
         knobs = {"XBLOCK": tile.x, "R0_BLOCK": tile.r0, "R1_BLOCK": tile.r1, "SPLIT": tile.split, "AHEAD": tile.ahead, **warps}
         return knobs | {"programs": output_tiles(self.problem, tile) * tile.split}
 
@@ -84,6 +85,8 @@ class Explanation:
         first, programs = self.tiles[0], facts["candidates"][0]["programs"]
         chunk = -(-tiles_of(p, first)[1] // first.split)
         shared = f"; {first.split} share an output, the last to arrive folds" if first.split > 1 else ""
+        if first.abreast:
+            shared = f"; {first.abreast} rows are read as one, a second launch folds"
         lines = [
             f"{p.op} of {p.dtype.name}: {_count(p.xnumel, 'output')} from {_count(p.rnumel, 'value')} each, {p.nbytes / 2**20:.1f} MiB",
             f"target: {self.target.name} ({self.target.cores} cores, {self.target.bandwidth / 1e12:.3g} TB/s)",

@@ -13,6 +13,7 @@ from .problem import Problem
 from .targets import Target
 
 FOLD_BYTES = 32  # of states that a thread holds in the last fold
+FOLD_LANES = 512  # of a program of a kernel that only folds: it is short of programs, not of lanes
 SEGMENT = 96  # bytes of a row of a slanted tile: what it shares with its neighbours is little beside that
 FOLD_GROUP = 32  # tiles of partials that it adds up one after another before it adds up those sums
 Coordinates = tuple[int, ...]
@@ -44,6 +45,7 @@ class Tile:
     ahead: int = 1  # iterations of the loop over tiles whose loads may be in flight together
     unroll: int = 0  # tiles, where the whole reduced axis is walked without a loop; 0: a loop
     plain: bool = False  # masks and loads element by element: bits then do not depend on where a tensor lies in memory
+    abreast: int = 0  # rows of columns that are read as one, folded by a launch of its own; 0: as they are
     programs: int = 0  # of a persistent launch, each walking tiles of outputs; 0: one program a tile
 
     @property
@@ -55,6 +57,11 @@ class Tile:
 def row_overhang(problem: Problem) -> int:
     """Lanes that a row may need before its first element, so that it is read in whole vectors."""
     return 0 if problem.aligned_rows or problem.layout != "rows" else problem.vector - 1
+
+
+def seen(problem: Problem, tile: Tile) -> Problem:
+    """The problem that a tile covers: rows that it reads as one are one."""
+    return problem.as_one(tile.abreast) if tile.abreast else problem
 
 
 def slanted(problem: Problem, tile: Tile) -> int:
@@ -72,6 +79,7 @@ def slanted_outputs(problem: Problem, tile: Tile) -> int:
 
 def output_tiles(problem: Problem, tile: Tile) -> int:
     """Tiles that cover the outputs once, at least one."""
+    problem = seen(problem, tile)
     if not slanted(problem, tile):
         return max(-(-problem.xnumel // tile.x), 1)
     inner = problem.kept[-1].size
@@ -81,6 +89,7 @@ def output_tiles(problem: Problem, tile: Tile) -> int:
 
 def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
     """(tiles along the inner reduced axis that a program may walk, tiles along all) that cover the reduced axes once."""
+    problem = seen(problem, tile)
     inner = problem.reduced[-1].size
     if problem.rnumel == 0:
         return 1, 0
@@ -90,11 +99,12 @@ def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
 
 
 def coordinates(problem: Problem, tile: Tile) -> Coordinates:
-    """What a tile is to the compiler: (x, r0, r1, split, warps, ahead, unroll), `ahead` 0 where no loop is left."""
+    """What a tile is to the compiler: (x, r0, r1, split, warps, ahead, unroll), `ahead` 0 where no loop is left; and `abreast` if it is."""
     _, tiles = tiles_of(problem, tile)
     chunk = -(-tiles // tile.split)
     straight = tile.unroll or (0 < chunk <= 4 and (len(problem.reduced) == 1 or chunk * tile.split == tiles))
-    return tile.x, tile.r0, tile.r1, tile.split, tile.warps, 0 if straight else tile.ahead, tile.unroll
+    abreast = (tile.abreast,) if tile.abreast else ()
+    return tile.x, tile.r0, tile.r1, tile.split, tile.warps, 0 if straight else tile.ahead, tile.unroll, *abreast
 
 
 def depth_limit(problem: Problem) -> int:
@@ -106,7 +116,9 @@ def depth_of(problem: Problem, tile: Tile) -> int:
     """Additions one after another on the way of a value: in its lane, across lanes, over the partials of programs that share outputs."""
     _, tiles = tiles_of(problem, tile)
     depth = max(0, -(-tiles // tile.split) - 1) + (tile.r0 * tile.r1).bit_length() - 1
-    if tile.split > 1:
+    if tile.abreast:
+        depth += (tile.split * tile.abreast).bit_length()
+    elif tile.split > 1:
         block = fold_block(tile, 8 * problem.arity)
         steps = -(-tile.split // block)
         depth += min(steps, FOLD_GROUP) + -(-steps // FOLD_GROUP) - 2 + block.bit_length() - 1
@@ -116,6 +128,12 @@ def depth_of(problem: Problem, tile: Tile) -> int:
 def fold_block(tile: Tile, state_bytes: int) -> int:
     """Partials of an output in one tile of the last fold: few, as the rare path must not cost every program registers."""
     return min(pow2_ceil(tile.split), pow2_floor(FOLD_BYTES * 32 * tile.warps / (tile.x * state_bytes)))
+
+
+def fold_tile(slots: int) -> Tile:
+    """[outputs, slots] of a kernel that only folds. It depends on the slots alone: so do the bits of a fold."""
+    lanes = min(pow2_ceil(slots), FOLD_LANES)
+    return Tile("combine", max(1, min(FOLD_LANES // lanes, 256)), lanes, plain=True)
 
 
 def share(problem: Problem, target: Target, tile: Tile, wanted: int) -> Tile:

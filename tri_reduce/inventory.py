@@ -79,9 +79,11 @@ def library_kernels(target: str | Target, *, problems: Sequence[Any] | None = No
             except (TypeError, NotImplementedError):  # a call with this problem raises it as well
                 break
             yield _record(f"{name}-{n}", spec, problem, config, "main")
+            if spec.fold is not None:
+                yield _record(f"{name}-{n}-fold", spec.fold, problem, config, "combine")
         else:
             # an update's programs own slots: they need not meet
-            shared = candidates(problem, dataclasses.replace(facts, tickets=True) if facts.persistent else facts)[0]
+            shared = candidates(problem, dataclasses.replace(facts, tickets=True, apart=False))[0]
             for kind, spec in _stream(problem, shared, facts):
                 config = triton.Config({"XBLOCK": spec.tile.x, "R0_BLOCK": spec.tile.r0}, **spec.options)
                 yield _record(f"{name}-{kind}", spec, problem, config, "combine")

@@ -21,10 +21,10 @@ from .problem import contiguous_strides
 from .specialize import Specialization
 from .workspaces import WORKSPACES, workspace
 
-_current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
+current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
+current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_ROOM_BYTES = 8  # of an element of a workspace's room
+ROOM_BYTES = 8  # of an element of a workspace's room
 STATES = ("p0", "p1", "p2", "ticket_ptr")
 
 
@@ -39,6 +39,11 @@ def allocator(device: torch.device) -> Callable[[tuple[int, ...], tuple[int, ...
     if _empty is not None and device.type == "cuda":
         return _empty  # type: ignore[no-any-return]
     return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+def overlapping(middle: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`middle` of a launch that may begin before the one before it has ended; as it is where this Triton's launcher takes no such thing."""
+    return tuple(True if name == "launch_pdl" else value for name, value in zip(MIDDLE, middle)) if len(middle) == len(MIDDLE) else middle
 
 
 class Bound(NamedTuple):
@@ -78,7 +83,7 @@ class Plan:
         self._shares = dict(spec.constexprs)["SINK"] == "split"
         self._none = (None,) * len(self._states)
         widest = max(d.primitive_bitwidth // 8 for d in spec.op.partial.dtypes)
-        self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // _ROOM_BYTES)  # of each state: they start on 16 bytes
+        self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // ROOM_BYTES)  # of each state: they start on 16 bytes
         self._operands = len(pointers) - len(self._states)
         kinds = dict(spec.signature)
         self._sparse = self.target.backend == "cuda"  # only what the binary takes is passed
@@ -90,11 +95,11 @@ class Plan:
 
     def _run(self, first: Tensor, *others: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
         """Launch on the device's current stream. `scalars` take the place of the first integers of the specialisation."""
-        if _current_device() != self._index:
+        if current_device() != self._index:
             with torch.cuda.device(self._index):
                 return self._run(first, *others, states=states, scalars=scalars)
         launch, middle = self._launch or self._prepare()
-        stream = _current_stream(self._index)
+        stream = current_stream(self._index)
         given: tuple[int | None, ...] = (*(s.data_ptr() for s in states), *self._none)[: len(self._states)]
         state = self._room_pointers(stream) if self._shares else given
         pointers = [None if o is None else o.data_ptr() for o in others]
@@ -129,19 +134,19 @@ class Plan:
         inputs = [n for n in range(self._operands - 1) if self._passed[n]]
 
         def again(start: int, *more: int) -> Tensor:
-            if several and _current_device() != index:
+            if several and current_device() != index:
                 with torch.cuda.device(index):
                     return again(start, *more)
             out = empty(shape, strides, dtype)
-            stream = _current_stream(index)
+            stream = current_stream(index)
             launch(programs, 1, 1, stream, *middle, start - back, *more, out.data_ptr(), *(after(stream) if shares else tail))
             return out
 
         def into(out: Tensor, address: int, start: int, *more: int) -> Tensor:
-            if several and _current_device() != index:
+            if several and current_device() != index:
                 with torch.cuda.device(index):
                     return into(out, address, start, *more)
-            stream = _current_stream(index)
+            stream = current_stream(index)
             launch(programs, 1, 1, stream, *middle, start - back, *more, address, *(after(stream) if shares else tail))
             return out
 
@@ -158,15 +163,19 @@ class Plan:
         if not self._shares:
             alone = tuple(compress((*self._none, *self._rest), behind))
             return lambda stream: alone
+        return self._by_stream(lambda room: tuple(compress((*room, *self._rest), behind)))
+
+    def _by_stream(self, pass_on: Callable[[tuple[int, ...]], tuple[Any, ...]]) -> Callable[[int], tuple[Any, ...]]:
+        """What is passed on of the workspace of a stream, made again when that has another one."""
         device, index = self.device, self._index
-        seen: dict[int, tuple[Any, tuple[Any, ...]]] = {}  # by stream, as long as that has the same workspace
+        seen: dict[int, tuple[Any, tuple[Any, ...]]] = {}
 
         def after(stream: int) -> tuple[Any, ...]:
             if not _capturing():
                 had = seen.get(stream)
                 if had is not None and WORKSPACES.get((device.type, index, stream)) is had[0] is not None:
                     return had[1]
-            found = tuple(compress((*self._room_pointers(stream), *self._rest), behind))
+            found = pass_on(self._room_pointers(stream))
             if not _capturing():
                 seen[stream] = WORKSPACES.get((device.type, index, stream)), found
             return found
@@ -190,13 +199,13 @@ class Plan:
 
         apart, following = after(0), after(1)
         overlaps = self.target.overlaps and len(middle) == len(MIDDLE)
-        early = tuple(True if name == "launch_pdl" else value for name, value in zip(MIDDLE, middle, strict=overlaps))
+        early = overlapping(middle)
 
         def call(first: Tensor, second: Tensor | None, *position: int) -> None:
-            if several and _current_device() != index:
+            if several and current_device() != index:
                 with torch.cuda.device(index):
                     return call(first, second, *position)
-            stream = _current_stream(index)
+            stream = current_stream(index)
             captured = overlaps and _capturing()
             goes_on = captured and capture.goes_on(stream)
             rest = after(int(goes_on), *position) if position else following if goes_on else apart
@@ -220,10 +229,10 @@ class Plan:
         after = tuple(compress((*pointers, *self._rest), self._passed[1:]))
 
         def call(out: Tensor) -> None:
-            if several and _current_device() != index:
+            if several and current_device() != index:
                 with torch.cuda.device(index):
                     return call(out)
-            launch(programs, 1, 1, _current_stream(index), *middle, out.data_ptr(), *after)
+            launch(programs, 1, 1, current_stream(index), *middle, out.data_ptr(), *after)
             return None
 
         return call
@@ -243,7 +252,7 @@ class Plan:
 
     def _room_pointers(self, stream: int) -> tuple[int, ...]:
         tickets, room = self._room(stream)
-        start, step = room.data_ptr(), self._room_step * _ROOM_BYTES
+        start, step = room.data_ptr(), self._room_step * ROOM_BYTES
         return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], tickets.data_ptr())
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:

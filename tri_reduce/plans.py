@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import autotune, dtypes, logs, reference, targets
+from .apart import planned
 from .configs import canonical
 from .geometry import Tile
 from .launch import Bound, Plan
@@ -111,17 +112,17 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
     def specialise(tile: Tile) -> Specialization:
         return of_reduce(
             problem, tile, op, dtypes.of(out_dtype), precast=dtypes.of(r.precast) if r.precast else None, seed=r.seed,
-            seed_kind=monoid.seed, accumulate=r.accumulate,
+            seed_kind=monoid.seed, accumulate=r.accumulate, early=targets.of_device(device.type, device.index or 0).overlaps,
         )  # fmt: skip
 
     spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
 
     def trial(tile: Tile) -> Trial:
-        plan = Plan(specialise(tile), device, shift, x.element_size())
+        plan = planned(specialise(tile), device, shift, x.element_size())
         return Trial(plan.compile, lambda: plan.run(x, where, spare()))
 
     tile = choose(problem, device, r.determinism, trial)
-    return Plan(specialise(tile), device, shift, x.element_size()).bind(shape, out_dtype)
+    return planned(specialise(tile), device, shift, x.element_size()).bind(shape, out_dtype)
 
 
 def spare_of(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -131,9 +132,11 @@ def spare_of(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, dev
     return torch.empty_strided(out.shape, out.stride(), dtype=dtype, device=device).zero_()
 
 
-def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Trial]) -> Tile:
-    """The tile that the determinism level, `force` and the policy in force allow."""
+def choose(problem: Problem, device: torch.device, determinism: str, trial: Callable[[Tile], Trial], apart: bool = True) -> Tile:
+    """The tile that the determinism level, `force` and the policy in force allow. apart: it may ask for a launch that only folds."""
     target = targets.of_device(device.type, device.index or 0)
+    if not apart:
+        target = replace(target, apart=False)
     if determinism == "invariant":
         if autotune.is_forced():
             raise ValueError('determinism="invariant" has one plan for a problem: nothing can be forced')

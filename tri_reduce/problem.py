@@ -18,6 +18,9 @@ from . import dtypes
 
 LONG = 512  # a row of gemv whose tiles are mostly whole
 MANY_VALUES = 1 << 20  # of columns that start anywhere: reading fewer in vectors saves less than it costs
+ABREAST = (8, 4, 1)  # times the fewest rows that start on a vector together, so on 128 bytes, on 64 or on 16
+COLUMN_BYTES = 1024  # of a column of such rows: what its programs leave to be folded is little beside that
+GAP = 16  # elements of a row for each between two rows: read as well, and ignored
 
 
 class Axis(NamedTuple):
@@ -90,7 +93,7 @@ class Problem:
 
     op: "sum", ..., or "gemv". dtype: of the elements read. kept: axes with strides of (input, second operand, [y,] output). reduced: axes
     with strides of (input, second operand, logical position). shift: elements from a 16-byte boundary to the input's first element.
-    masked: the second operand is a `where`.
+    masked: the second operand is a `where`. tail: only so many outputs have the last contribution; 0: all have.
     """
 
     op: str
@@ -100,6 +103,7 @@ class Problem:
     shift: int = 0
     masked: bool = False
     arity: int = 1
+    tail: int = 0
 
     @cached_property
     def xnumel(self) -> int:
@@ -156,6 +160,28 @@ class Problem:
         pays = period == 1 or (self.arity == 1 and not (self.op == "gemv" and inner.strides[1]))  # a vector of each output's own
         many = self.xnumel * self.rnumel >= MANY_VALUES and inner.size >= 2 * vector and row.size >= 2 * period
         return period if ragged and steady and pays and many else 0
+
+    @cached_property
+    def abreast(self) -> tuple[int, ...]:
+        """Numbers of rows that lie on vectors if they are read as one, where single rows of columns do not; likeliest first."""
+        row, inner, vector = self.reduced[-1], self.kept[-1], self.vector
+        single = len(self.kept) == len(self.reduced) == 1 and self.layout == "columns" and not self.masked and self.op != "gemv"
+        close = inner.size <= row.strides[0] <= inner.size + inner.size // GAP
+        if not (single and close and self.shift == 0 and self.column_vector < vector and inner.size >= 2 * vector):
+            return ()
+        fewest = vector // math.gcd(vector, row.strides[0])
+        many = self.xnumel * self.rnumel >= MANY_VALUES
+        return tuple(n * fewest for n in ABREAST if many and row.size // (n * fewest) * self.dtype.itemsize >= COLUMN_BYTES)
+
+    def as_one(self, rows: int) -> Problem:
+        """The problem of columns of which so many rows are read as one: outputs for each of them, and for what lies between them. The last
+        such row may lack some: what no row has is at its end.
+        """
+        row = self.reduced[-1]
+        pitch = rows * row.strides[0]
+        values = (row.size - 1) * row.strides[0] + self.kept[-1].size
+        kept, reduced = Axis(pitch, (1, 0, 1)), Axis(-(-values // pitch), (pitch, 0, 1))
+        return Problem(self.op, self.dtype, (kept,), (reduced,), 0, False, self.arity, values % pitch)
 
     @cached_property
     def singly(self) -> bool:

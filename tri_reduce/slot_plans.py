@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import ascend, dtypes
-from .geometry import Tile, pow2_ceil, pow2_floor, row_overhang, share
+from .geometry import Tile, fold_tile, pow2_ceil, pow2_floor, row_overhang, share
 from .kernels.flat_slots import persistent_combine_kernel, persistent_merge_kernel
 from .kernels.segments import segment_kernel
 from .kernels.slots import combine_kernel, merge_kernel
@@ -25,7 +25,6 @@ INVARIANT_SLOTS = 16
 UPDATE_WARPS, UPDATE_PROGRAMS = 4, 4  # of a program, of a core: a quarter of its room; the programs of the next launch find theirs
 UPDATE_LANES, UPDATE_ROWS = 4096, 8  # of a tile of rows
 LINE = 128  # bytes of neighbouring outputs that a program reads at once
-FOLD_LANES = 512  # of a program of the last fold: it is short of programs, not of lanes
 
 
 def slot_count(outputs: int, determinism: str, cores: int = 132) -> int:
@@ -66,8 +65,7 @@ def _grid(outputs: int, slots: int, most: int = 0) -> tuple[Tile, int]:
     if most:
         tile = Tile("combine", 128, min(pow2_ceil(slots), 8), plain=True, programs=most)
         return tile, min(most, -(-outputs // tile.x))
-    lanes = min(pow2_ceil(slots), FOLD_LANES)
-    tile = Tile("combine", max(1, min(FOLD_LANES // lanes, 256)), lanes, plain=True)
+    tile = fold_tile(slots)
     return tile, -(-outputs // tile.x)
 
 
@@ -90,7 +88,7 @@ def of_combine(
     outputs = math.prod(shape)
     tile, programs = _grid(outputs, slots, most)
     wide = max(outputs * slots, sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= 2**31 - 2**22
-    ints = {"K": outputs, "slots": slots} | axis_values("so", kept, "k")
+    ints = {"K": outputs, "step": outputs, "slots": slots} | axis_values("so", kept, "k")
     if len(kept) > 1:
         ints["K0"] = kept[-1].size
     if seed is not None:
@@ -101,6 +99,8 @@ def of_combine(
         "DEEP_KEPT": deep(kept),
         "SEED": seed_kind if seed is not None else None,
         "TRUTH": out.name == "bool",
+        "ACCUMULATE": False,
+        "LATE": False,
         "WIDE": wide,
         "SINK": "own",
         "XBLOCK": tile.x,

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from . import ascend, dtypes
-from .geometry import Tile, fold_block, output_tiles, tiles_of
+from .geometry import Tile, fold_block, fold_tile, output_tiles, seen, tiles_of
 from .kernels.compat import tl
 from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel
 from .kernels.persistent_gemv import persistent_gemv_kernel
 from .kernels.reduce import reduce_kernel
+from .kernels.slots import combine_kernel
 from .lanes import narrow, valued
 from .monoids import DeviceOp
 from .problem import Axis, Problem
@@ -47,6 +48,7 @@ class Specialization:
     op: DeviceOp
     tile: Tile
     extra_folds: int = 0
+    fold: Specialization | None = None  # of the launch behind it, which folds the states that this one leaves
 
     @property
     def attrs(self) -> dict[tuple[int], list[list[Any]]]:
@@ -125,11 +127,14 @@ def specialization(
 def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
+    how = walk_of(problem, tile, **more)
+    problem = seen(problem, tile)
     ints = {
         "shift": problem.shift,
         "K": problem.xnumel,
         "K0": problem.kept[-1].size,
-        "R0": problem.reduced[-1].size,
+        "R0": problem.reduced[-1].size - (problem.tail > 0),
+        "tail": problem.tail,
         "inner_tiles": inner_tiles,
         "tiles": tiles,
         "chunk": -(-tiles // tile.split),
@@ -141,7 +146,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
     constants = {
         "OP": op,
-        "HOW": walk_of(problem, tile, **more),
+        "HOW": how,
         "SINK": sink,
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
@@ -161,12 +166,12 @@ def of_reduce(
     seed_kind: str | None = None,
     accumulate: bool = False,
     slot_count: int = 0,
-    early: bool = False,
+    early: bool = True,
     kinds: tuple[dtypes.DType, ...] = (),
 ) -> Specialization:
     """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished.
 
-    `early`: the target's launches may overlap, and this one says when the next may begin.
+    `early`: the target's launches may overlap, and where another kernel follows this one says when that may begin.
     """
     op = narrow(op, problem)
     if not tile.programs and not slot_count:
@@ -174,21 +179,26 @@ def of_reduce(
     if tile.programs:
         ascend.check(op, problem.dtype, out)
         op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
-    sink = "slot" if slot_count else "split" if tile.split > 1 else "own"
+    sink = "slot" if slot_count else "apart" if tile.abreast else "split" if tile.split > 1 else "own"
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
+    whole, problem = problem, seen(problem, tile)
+    fold = None
+    if sink == "apart":
+        fold = of_fold(whole, tile, op.partial, out, seed, seed_kind, accumulate, early)
+        seed, accumulate = None, False
     single = len(problem.reduced) == 1
     ints, constants = _common(
-        problem, tile, op, sink, slots,
+        whole, tile, op, sink, slots,
         precast=None if precast is None else tl.int1 if precast.name == "bool" else _triton_dtype(precast),
         masked=problem.masked, seed=seed_kind if seed is not None else None, accumulate=accumulate, truth=out.name == "bool" and not
-        slot_count, early=early and slot_count > 0,
+        slot_count, early=early and sink in ("slot", "apart"),
         kinds=tuple(tl.uint8 if k.name == "bool" else _triton_dtype(k) for k in kinds), truths=tuple(k.name == "bool" for k in kinds),
     )  # fmt: skip
     ints |= {"count": problem.rnumel, "R1": problem.rnumel // max(problem.reduced[-1].size, 1)}
     ints |= axis_values("xwo", problem.kept, "k") | axis_values("xwi", problem.reduced, "r")
     constants["R1_BLOCK"] = tile.r1
-    if op.finish_extra != "count":
+    if op.finish_extra != "count" or sink == "apart":
         del ints["count"]
     if single:
         del ints["R1"]
@@ -196,12 +206,12 @@ def of_reduce(
         ints["seed"] = bits_of(seed, op.partial.dtypes[0])
     if slot_count and op.lift_extra == "index":
         ints["seed"] = RUN_TIME  # each launch passes its position in the stream
-    if constants["HOW"].early:
+    if constants["HOW"].early and slot_count:
         ints["follows"] = 0  # each launch passes whether it follows another update directly
     pointers = {"x_ptr": problem.dtype.storage}
     if problem.masked:
         pointers["where_ptr"] = "u8"
-    if sink != "slot":
+    if sink not in ("slot", "apart"):
         pointers["out_ptr"] = out.storage
     if sink != "own":
         pointers |= {f"p{n}": POINTEES[d] for n, d in enumerate(op.partial.dtypes)}
@@ -209,11 +219,47 @@ def of_reduce(
         pointers["ticket_ptr"] = "i32"
     if tile.programs:
         return _persistent(persistent_reduce_kernel, problem, tile, config, op, pointers, ints, constants)
-    programs = output_tiles(problem, tile)
+    programs = output_tiles(whole, tile)
     return specialization(
         reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
         programs=programs * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=programs, op=op, tile=tile,
-        extra_folds=op.folds * (constants["HOW"].slanted > 1),
+        extra_folds=op.folds * (constants["HOW"].slanted > 1), fold=fold,
+    )  # fmt: skip
+
+
+def of_fold(
+    problem: Problem, tile: Tile, op: DeviceOp, out: dtypes.DType, seed: float | None, seed_kind: str | None, accumulate: bool, early: bool
+) -> Specialization:
+    """The kernel behind one that reads rows as one: folds, finishes and stores the states that its programs left.
+
+    `early`: it may begin while those run, and waits for them.
+    """
+    slots, step = tile.split * tile.abreast, problem.reduced[-1].strides[0]
+    grid = fold_tile(slots)
+    programs = -(-problem.xnumel // grid.x)
+    ints = {"K": problem.xnumel, "step": step, "slots": slots, "o_k0": problem.kept[-1].strides[2]}
+    if op.finish_extra == "count":
+        ints["count"] = problem.rnumel
+    if seed is not None:
+        ints["seed"] = bits_of(seed, op.dtypes[0])
+    wide = max(step * slots, problem.xnumel * ints["o_k0"], problem.rnumel) >= 2**31 - 2**22
+    constants = {
+        "OP": op,
+        "KEPT": 1,
+        "DEEP_KEPT": (),
+        "SEED": seed_kind if seed is not None else None,
+        "TRUTH": out.name == "bool",
+        "ACCUMULATE": accumulate,
+        "LATE": early,
+        "WIDE": wide,
+        "SINK": "own",
+        "XBLOCK": grid.x,
+        "SBLOCK": grid.r0,
+    }
+    pointers = {"out_ptr": out.storage} | {f"p{n}": POINTEES[d] for n, d in enumerate(op.dtypes)}
+    return specialization(
+        combine_kernel, pointers, ints, constants, wide=wide, hints=True, warps=4, programs=programs, slots=slots,
+        outputs=problem.xnumel, output_tiles=programs, op=op, tile=grid,
     )  # fmt: skip
 
 

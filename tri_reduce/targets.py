@@ -25,6 +25,7 @@ class Target:
     max_programs, max_threads: in one launch. max_tile: elements in one tile. warp: threads in a warp, 0 where there are none.
     latency: microseconds of a round of loads. registers: of 32 bits in a core, 0 where that means nothing. arch: what the compiler is
     told. tickets: programs may meet at an atomic counter within a launch. wide_floats: has float64.
+    apart: a launch may be followed by one that folds what its programs left.
     persistent: a launch has as many programs as cores, each walks tiles of outputs. buffer: bytes on chip that hold a program's tiles, 0
     where the compiler spills instead of failing. timed: names the table of problems that were timed on it (`nearest`), if there is one.
     """
@@ -42,6 +43,7 @@ class Target:
     registers: int = 65536
     tickets: bool = True
     wide_floats: bool = True
+    apart: bool = False
     persistent: bool = False
     buffer: int = 0
     timed: str = ""
@@ -57,12 +59,12 @@ class Target:
         return f"{self.name}-{self.backend}-{self.arch}-{self.cores}"
 
 
-H200 = Target("h200", "cuda", 90, 32, 132, 4.4e12, timed="h200")
+H200 = Target("h200", "cuda", 90, 32, 132, 4.4e12, apart=True, timed="h200")
 _UNTIMED = replace(H200, timed="")
 _KNOWN = {
     "h200": H200,
     "h100": replace(_UNTIMED, name="h100", bandwidth=3.0e12),
-    "a100": replace(_UNTIMED, name="a100", arch=80, cores=108, bandwidth=1.8e12),
+    "a100": replace(_UNTIMED, name="a100", arch=80, apart=False, cores=108, bandwidth=1.8e12),
     "b200": replace(_UNTIMED, name="b200", arch=100, cores=148, bandwidth=7.0e12),
     "mi300x": Target("mi300x", "hip", "gfx942", 64, 304, 4.5e12, max_programs=2**24 - 1, max_threads=HIP_THREADS, registers=131072),
     "ascend": Target(
@@ -79,7 +81,7 @@ _KNOWN = {
         persistent=True,
         buffer=192 * 1024,
     ),
-    "interpreter": Target("interpreter", "interpreter", 0, 32, 2, 1e9, max_tile=4096, registers=0),
+    "interpreter": Target("interpreter", "interpreter", 0, 32, 2, 1e9, max_tile=4096, registers=0, apart=True),
 }
 _ALIASES = {"cuda:90": "h200", "cuda:80": "a100", "cuda:100": "b200", "hip:gfx942": "mi300x", "ascend910b3": "ascend"}
 
@@ -131,7 +133,8 @@ def of_device(device_type: str, index: int) -> Target:
             name, "hip", facts.gcnArchName.split(":")[0], facts.warp_size, facts.multi_processor_count, _bandwidth(index),
             max_programs=2**24 - 1, max_threads=HIP_THREADS, registers=131072,
         )  # fmt: skip
-    return Target(name, "cuda", facts.major * 10 + facts.minor, 32, facts.multi_processor_count, _bandwidth(index))
+    found = Target(name, "cuda", facts.major * 10 + facts.minor, 32, facts.multi_processor_count, _bandwidth(index))
+    return replace(found, apart=found.overlaps)
 
 
 def _bandwidth(index: int) -> float:

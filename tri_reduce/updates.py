@@ -72,7 +72,7 @@ def _plan(parts: Sequence[SlotPartials], values: Tensor, dims: tuple[int, ...], 
         return Trial(plan.compile, lambda: plan.run(values, where, None, states=scratch()))
 
     # Programs that own slots need not meet; what was timed are calls, whose programs do.
-    chosen = _choose(first, problem, replace(target, tickets=True, timed=""), trial)
+    chosen = _choose(first, problem, replace(target, tickets=True, apart=False, timed=""), trial)
     tile = shaped(chosen.tile)
     logs.plan(problem, tile, f"{chosen.why} on {target.name}, an update into {first.slots} slots")
     return planned(tile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .geometry import Tile, slanted, tiles_of
+from .geometry import Tile, seen, slanted, tiles_of
 from .kernels.compat import Constant
 from .problem import Axis, Problem
 
@@ -18,8 +18,8 @@ class Walk(Constant):
 
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
     head: rows do not start on a vector. column_vec: contiguous outputs read at once. slanted: columns do not start on a vector; each row
-    of a tile is read from the one it starts in, and every so many-eth starts alike (0: element by element, or aligned). full_x, full_r:
-    tiles end where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked
+    of a tile is read from the one it starts in, and every so many-eth starts alike (0: element by element, or aligned). tail: some outputs have a contribution
+    more than the others. abreast: rows that are read as one, 0 where they are not. full_x, full_r: tiles end where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked
     either. peel: of a loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output, else they
     have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy.
     precast: what values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a
@@ -36,6 +36,8 @@ class Walk(Constant):
     head: bool
     column_vec: int
     slanted: int
+    tail: bool
+    abreast: int
     full_x: bool
     full_r: bool
     whole: int
@@ -60,6 +62,7 @@ class Walk(Constant):
 def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     """The walk of a tile through a problem; `more` is what the two kernels differ in."""
     inner_tiles, tiles = tiles_of(problem, tile)
+    problem = seen(problem, tile)
     chunk = -(-tiles // tile.split)
     period = slanted(problem, tile)
     single = len(problem.reduced) == 1
@@ -70,7 +73,7 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
     line = tile.r1 == 1 and not tile.unroll  # tiles follow one another along the rows
-    straight = (problem.busy or (head and problem.singly)) and line and not full_r
+    straight = (problem.busy or problem.tail or (head and problem.singly)) and line and not full_r
     row = chunk if single else inner_tiles
     return Walk(
         kept=min(len(problem.kept), 3),
@@ -85,7 +88,9 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
         full_x=not period and problem.xnumel % tile.x == 0,
         full_r=full_r,
         whole=_whole(problem, tile, unroll, head) if straight and single else 0,
-        peel=straight and not unroll and row > 2 * tile.ahead,
+        peel=bool(straight) and not unroll and row > 2 * tile.ahead,
+        tail=problem.tail > 0,
+        abreast=tile.abreast,
         slot_fast=problem.layout != "columns",
         tiles=unroll,
         ahead=tile.ahead,
@@ -101,7 +106,7 @@ def deep(axes: tuple[Axis, ...]) -> tuple[tuple[int, ...], ...]:
 
 def _whole(problem: Problem, tile: Tile, count: int, head: bool) -> int:
     """A bit for each of `count` tiles that are read without a loop by all programs alike, set where the tile lies within the rows."""
-    inner = problem.reduced[-1].size
+    inner = problem.reduced[-1].size - (problem.tail > 0)
     return sum(1 << n for n in range(count) if tile.split == 1 and (n + 1) * tile.r0 <= inner and not (head and n == 0))
 
 
@@ -110,4 +115,4 @@ def _covers(problem: Problem, tile: Tile, tiles: int, walked: int) -> bool:
     inner = problem.reduced[-1].size
     outer = problem.rnumel // max(inner, 1)
     ragged = problem.layout == "rows" and not problem.aligned_rows and not tile.plain and not tile.unroll
-    return tiles == walked > 0 and not ragged and inner % tile.r0 == 0 and outer % tile.r1 == 0
+    return tiles == walked > 0 and not problem.tail and not ragged and inner % tile.r0 == 0 and outer % tile.r1 == 0

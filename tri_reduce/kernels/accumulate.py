@@ -25,7 +25,11 @@ def read_tile(
     elif HOW.vec > 1:
         offsets, readable, valid, inner = aligned_tile(x_row + start, inner, R0, HOW.vec, HOW.head)
     else:
-        offsets, readable, valid = x_row + multiple_of(start + inner * x_r0, HOW.column_vec), inner < R0, inner < R0
+        offsets = x_row + multiple_of(start + inner * x_r0, HOW.column_vec)
+        if HOW.tail:
+            readable, valid = inner < R0[0], inner < R0[1]
+        else:
+            readable, valid = inner < R0, inner < R0
     if HOW.full_r or WHOLE:
         readable, valid = reach, live[:, None]
     else:

@@ -5,7 +5,7 @@ needs no atomics, and which tile shape or split an earlier launch had is of no c
 """
 
 from .combine import fold_partials, load_state, store_state, write_result
-from .compat import jit, tl
+from .compat import gdc_wait, jit, tl
 from .language import update
 from .tiles import kept_offsets
 
@@ -35,17 +35,22 @@ def add_to_slot(p0, p1, p2, offsets, state, position, mask, OP: tl.constexpr):
 
 @jit
 def combine_kernel(
-    out_ptr, p0, p1, p2, seed, K, K0, o_k1, o_k0, slots,
-    OP: tl.constexpr, KEPT: tl.constexpr, DEEP_KEPT: tl.constexpr, SEED: tl.constexpr, TRUTH: tl.constexpr, WIDE: tl.constexpr,
-    SINK: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr,
+    out_ptr, p0, p1, p2, seed, count, K, K0, step, o_k1, o_k0, slots,
+    OP: tl.constexpr, KEPT: tl.constexpr, DEEP_KEPT: tl.constexpr, SEED: tl.constexpr, TRUTH: tl.constexpr, ACCUMULATE: tl.constexpr,
+    LATE: tl.constexpr, WIDE: tl.constexpr, SINK: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The end of a stream: fold each output's slots in their order, combine the seed once, finish and store."""
+    """The end of a stream, or of rows that were read as one: fold each output's slots, `step` apart, in their order, combine the seed
+    once, finish and store. LATE: the launch before this one may still be writing them.
+    """
+    if LATE:
+        gdc_wait()
     k = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
     if WIDE:
         k = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
     live = k < K
-    state = fold_partials(p0, p1, p2, k, slots, 1, K, live, OP, XBLOCK, SBLOCK)
-    write_result(out_ptr, kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 1), state, seed, 0, live, OP, SEED, False, TRUTH)
+    state = fold_partials(p0, p1, p2, k, slots, 1, step, live, OP, XBLOCK, SBLOCK)
+    offsets = kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 1)
+    write_result(out_ptr, offsets, state, seed, count, live, OP, SEED, ACCUMULATE, TRUTH)
 
 
 @jit
