@@ -43,8 +43,15 @@ def specialise(case: Case, tile: Tile) -> Specialization:
     if r is None:
         return of_gemv(problem, tile, products().device(problem.dtype.torch), problem.dtype, problem.dtype, 1, 0)
     op = r.monoid.device(r.value, problem.rnumel >= 2**31 - 1)
-    return of_reduce(problem, tile, op, dtypes.of(r.result), precast=dtypes.of(r.precast) if r.precast else None, seed_kind=r.monoid.seed,
-                     early=not targets.interpreting())
+    return of_reduce(
+        problem,
+        tile,
+        op,
+        dtypes.of(r.result),
+        precast=dtypes.of(r.precast) if r.precast else None,
+        seed_kind=r.monoid.seed,
+        early=not targets.interpreting(),
+    )
 
 
 def start() -> None:

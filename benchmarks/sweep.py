@@ -32,10 +32,10 @@ from lattice import neighbours, tile_at
 from torch import Tensor
 
 from tri_reduce import targets
+from tri_reduce.apart import planned
 from tri_reduce.configs import candidates
 from tri_reduce.exact import excess, gemv_excess
 from tri_reduce.geometry import Coordinates, Tile, coordinates
-from tri_reduce.apart import planned
 from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
 

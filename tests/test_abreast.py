@@ -18,7 +18,7 @@ kernels_only = pytest.mark.skipif(REFERENCE, reason="the reference has no tiles"
 @pytest.fixture
 def few_values_pay(monkeypatch, no_remembered_plans):
     """What is worth it for a million values is done for a test's few."""
-    monkeypatch.setattr(problem, "MANY_VALUES", 1)
+    monkeypatch.setattr(problem, "ABREAST_VALUES", 1)
     monkeypatch.setattr(problem, "COLUMN_BYTES", 1)
     configs.first.cache_clear()
     configs.candidates.cache_clear()
@@ -30,13 +30,14 @@ def few_values_pay(monkeypatch, no_remembered_plans):
 def test_so_many_rows_start_on_a_vector_together():
     assert describe("sum", (20011, 1543), 0, "fp16").abreast == (32, 8)  # a column of 64 would be too short
     assert describe("sum", (50021, 251), 0, "bf16").abreast == (64, 32, 8)
-    assert describe("var", (12289, 1022), 0, "fp32").abreast == (16, 8, 2)
+    assert describe("var", (32289, 1022), 0, "fp32").abreast == (16, 8, 2)
     assert describe("argmax", (10**6, 101), 0, "i8").abreast == (128, 64, 16)
     for none in (
         describe("sum", (50021, 256), 0, "bf16"),  # rows start on vectors
         describe("sum", (50021, 251), 1, "bf16"),  # no columns
         describe("sum", (1021, 65537), 0, "fp16"),  # short columns
-        describe("sum", (3001, 251), 0, "bf16"),  # few values
+        describe("sum", (16001, 251), 0, "bf16"),  # few values
+        describe("argmax", (50021, 251), 0, "bf16"),  # ... for two tiles of a state
         describe("sum", (50021, 251), 0, "bf16", pitch=301),  # much lies between rows
         describe("sum", (50021, 251), 0, "bf16", start=1),
         describe("gemv", (50021, 251), -1, "bf16", trans=True),
@@ -128,6 +129,22 @@ def test_every_way_of_sharing(op, r0, split, device, few_values_pay, seen):
 
 
 @kernels_only
+def test_it_can_be_forced_and_forbidden(device, few_values_pay, seen):
+    x = columns_of(torch.float32, 131, 37, 0, device)
+    for rows in (1, 4, 16, 32):
+        with autotune.force(config={"ABREAST": rows, "R0_BLOCK": 1}, split=1):
+            check(reduce(x, "sum", 0), x, "sum", 0)
+    assert [tile.abreast for tile in seen] == [4, 16, 32]
+    with (
+        autotune.force(config={"ABREAST": 2}),
+        pytest.raises(ValueError, match="ABREAST=2 is illegal: here rows are read 1, 32, 16, 4 at a time"),
+    ):
+        reduce(x, "sum", 0)
+    with autotune.force(config={"ABREAST": 4}), pytest.raises(ValueError, match="rows are read 1 at a time"):
+        reduce(x, "sum", 1)
+
+
+@kernels_only
 def test_outputs_seeds_and_what_was_there(device, few_values_pay, seen):
     x = columns_of(torch.float32, 165, 67, 2, device)
     out = torch.full((67, 3), 7.0, device=device)
@@ -203,7 +220,7 @@ def test_loads_are_whole_vectors(op, dtype):
         pytest.skip("var is of floats")
     from tri_reduce.launcher import compiled
 
-    columns = describe(op, (40001, 251), 0, dtype)
+    columns = describe(op, (80001, 251), 0, dtype)
     assert columns.as_one(columns.abreast[0]).tail
     spec = specialized(columns, next(t for t in configs.candidates(columns, H200) if t.abreast))
     for each, waits in ((spec, "launch_dependents"), (spec.fold, "wait")):

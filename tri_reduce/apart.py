@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from . import dtypes, targets
-from .launch import ROOM_BYTES, Bound, Plan, allocator, current_device, current_stream, overlapping
+from .launch import Bound, Plan, allocator, current_device, current_stream, overlapping
 from .problem import contiguous_strides
 from .specialize import Specialization
 from .workspaces import workspace

@@ -60,7 +60,7 @@ def config_of(tile: Tile) -> dict[str, Any]:
     """A tile in the names of `configs.select_configs`."""
     return {
         "regime": tile.regime, "XBLOCK": tile.x, "R0_BLOCK": tile.r0, "R1_BLOCK": tile.r1, "SPLIT": tile.split, "AHEAD": tile.ahead,
-        "UNROLL": tile.unroll, "ABREAST": tile.abreast, "num_warps": tile.warps,
+        "UNROLL": tile.unroll, "num_warps": tile.warps, **({"ABREAST": tile.abreast} if tile.abreast else {}),
     }  # fmt: skip
 
 

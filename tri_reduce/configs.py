@@ -109,20 +109,22 @@ def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     """The `@triton.autotune` list for a problem: `triton.Config`s, best guess first (the first is what policy "heuristic" runs).
 
     kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile), AHEAD (iterations whose loads are in flight),
-    UNROLL (tiles that a thread walks of its own row, 0 elsewhere), ABREAST (rows of columns that are read as one, 0 elsewhere).
+    UNROLL (tiles that a thread walks of its own row, 0 elsewhere); ABREAST where so many rows of columns are read as one, and another
+    launch folds.
     """
+    target = by_name(target)
+    return [config(tile, target) for tile in candidates(problem, target)]
+
+
+def config(tile: Tile, target: Target) -> Any:
+    """A tile as a `triton.Config`; knobs that the backend ignores are not in it."""
     import triton
 
-    target = by_name(target)
-    if not target.warp:  # knobs that the backend ignores are not emitted
-        return [triton.Config({"XBLOCK": t.x, "R0_BLOCK": t.r0}) for t in candidates(problem, target)]
-    return [
-        triton.Config(
-            {"XBLOCK": t.x, "R0_BLOCK": t.r0, "R1_BLOCK": t.r1, "SPLIT": t.split, "AHEAD": t.ahead, "UNROLL": t.unroll, "ABREAST": t.abreast},
-            num_warps=t.warps,
-        )
-        for t in candidates(problem, target)
-    ]
+    if not target.warp:
+        return triton.Config({"XBLOCK": tile.x, "R0_BLOCK": tile.r0})
+    knobs = {"R1_BLOCK": tile.r1, "SPLIT": tile.split, "AHEAD": tile.ahead, "UNROLL": tile.unroll}
+    knobs |= {"ABREAST": tile.abreast} if tile.abreast else {}
+    return triton.Config({"XBLOCK": tile.x, "R0_BLOCK": tile.r0} | knobs, num_warps=tile.warps)
 
 
 def explain(problem: Problem, target: Target | str) -> str:

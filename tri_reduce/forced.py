@@ -11,7 +11,7 @@ from .problem import Problem
 from .rules import thread_rows
 from .targets import Target
 
-KNOBS = {"XBLOCK": "x", "R0_BLOCK": "r0", "R1_BLOCK": "r1", "SPLIT": "split", "AHEAD": "ahead", "num_warps": "warps"}
+KNOBS = {"XBLOCK": "x", "R0_BLOCK": "r0", "R1_BLOCK": "r1", "SPLIT": "split", "AHEAD": "ahead", "ABREAST": "abreast", "num_warps": "warps"}
 MAX_TILE = 2**20  # elements: Triton's own limit
 MAX_WARPS = 32
 
@@ -32,6 +32,10 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
     if config:
         changes: dict[str, Any] = {KNOBS[key]: value for key, value in config.items()}
         tile = replace(tile, unroll=0, **changes)
+        tile = replace(tile, abreast=0) if tile.abreast == 1 else tile
+    rows = problem.abreast if target.apart else ()
+    if tile.abreast and tile.abreast not in rows:
+        raise ValueError(f"config ABREAST={tile.abreast} is illegal: here rows are read {', '.join(map(str, (1, *rows)))} at a time")
     if target.persistent:
         if tile.r1 > 1:
             raise ValueError(f"config R1_BLOCK={tile.r1} is illegal on {target.name}: its tiles lie on one reduced axis")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import dtypes, targets
-from .configs import candidates, select_configs
+from .configs import candidates, config
 from .geometry import Tile
 from .kinds import kind_of
 from .monoids import MONOIDS, counted, lookup, products
@@ -61,8 +61,8 @@ def library_kernels(target: str | Target, *, problems: Sequence[Any] | None = No
         problems: `(op, shape, dim, dtype)` or `("gemv", (M, K), trans, dtype)`, contiguous, or a `Problem`; the default has every op.
 
     Yields:
-        For each problem that the target can run one "main" record per candidate of `configs.select_configs`, best guess first,
-        then "combine" records: what a Reducer of that op launches.
+        For each problem that the target can run one "main" record per candidate of `configs.select_configs`, best guess first, with the
+        "combine" record of what folds behind it, if anything does; then "combine" records: what a Reducer of that op launches.
 
     Example:
         >>> next(library_kernels("cuda:90", problems=[("sum", (1000, 4), 1, "fp32")])).name
@@ -73,20 +73,20 @@ def library_kernels(target: str | Target, *, problems: Sequence[Any] | None = No
     facts = target_of(target)
     for given in dict.fromkeys(PROBLEMS if problems is None else problems):
         name, problem = _named(given)
-        for n, (tile, config) in enumerate(zip(candidates(problem, facts), select_configs(problem, facts), strict=True)):
+        for n, tile in enumerate(candidates(problem, facts)):
             try:
                 spec = specialized(problem, tile)
             except (TypeError, NotImplementedError):  # a call with this problem raises it as well
                 break
-            yield _record(f"{name}-{n}", spec, problem, config, "main")
+            yield _record(f"{name}-{n}", spec, problem, config(tile, facts), "main")
             if spec.fold is not None:
-                yield _record(f"{name}-{n}-fold", spec.fold, problem, config, "combine")
+                yield _record(f"{name}-{n}-fold", spec.fold, problem, config(spec.fold.tile, facts), "combine")
         else:
             # an update's programs own slots: they need not meet
             shared = candidates(problem, dataclasses.replace(facts, tickets=True, apart=False))[0]
             for kind, spec in _stream(problem, shared, facts):
-                config = triton.Config({"XBLOCK": spec.tile.x, "R0_BLOCK": spec.tile.r0}, **spec.options)
-                yield _record(f"{name}-{kind}", spec, problem, config, "combine")
+                end = triton.Config({"XBLOCK": spec.tile.x, "R0_BLOCK": spec.tile.r0}, **spec.options)
+                yield _record(f"{name}-{kind}", spec, problem, end, "combine")
 
 
 def target_of(target: str | Target) -> Target:

@@ -24,7 +24,7 @@ from .workspaces import WORKSPACES, workspace
 current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-ROOM_BYTES = 8  # of an element of a workspace's room
+_ROOM_BYTES = 8  # of an element of a workspace's room
 STATES = ("p0", "p1", "p2", "ticket_ptr")
 
 
@@ -83,7 +83,7 @@ class Plan:
         self._shares = dict(spec.constexprs)["SINK"] == "split"
         self._none = (None,) * len(self._states)
         widest = max(d.primitive_bitwidth // 8 for d in spec.op.partial.dtypes)
-        self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // ROOM_BYTES)  # of each state: they start on 16 bytes
+        self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // _ROOM_BYTES)  # of each state: they start on 16 bytes
         self._operands = len(pointers) - len(self._states)
         kinds = dict(spec.signature)
         self._sparse = self.target.backend == "cuda"  # only what the binary takes is passed
@@ -252,7 +252,7 @@ class Plan:
 
     def _room_pointers(self, stream: int) -> tuple[int, ...]:
         tickets, room = self._room(stream)
-        start, step = room.data_ptr(), self._room_step * ROOM_BYTES
+        start, step = room.data_ptr(), self._room_step * _ROOM_BYTES
         return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], tickets.data_ptr())
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:

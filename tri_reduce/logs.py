@@ -51,4 +51,5 @@ def _config(tile: Tile) -> str:
     'rows | XBLOCK=1 R0_BLOCK=2048 R1_BLOCK=1 SPLIT=4 AHEAD=1 num_warps=8'
     """
     knobs = f"XBLOCK={tile.x} R0_BLOCK={tile.r0} R1_BLOCK={tile.r1} SPLIT={tile.split} AHEAD={tile.ahead} num_warps={tile.warps}"
+    knobs += f" ABREAST={tile.abreast}" * (tile.abreast > 0)
     return f"{tile.regime} | {knobs}"

@@ -76,7 +76,8 @@ def _plan(group: list[Reduction], x: Tensor) -> Callable[[Tensor], tuple[Tensor,
         plan = Plan(specialise(tile), device, shift, size)
         return Trial(plan.compile, lambda: plan.run(x, None, spare()))
 
-    launch = Plan(specialise(choose(problem, device, "run_to_run", trial, apart=False)), device, shift, size).bind((room,), torch.uint8).call
+    tile = choose(problem, device, "run_to_run", trial, apart=False)
+    launch = Plan(specialise(tile), device, shift, size).bind((room,), torch.uint8).call
     strides = contiguous_strides(shape)
 
     def call(x: Tensor) -> tuple[Tensor, ...]:

@@ -19,8 +19,8 @@ COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few pro
 LINE_BYTES = 128  # of a row of columns: what the caches fetch
 RAGGED_COLUMNS, RAGGED_ROWS, RAGGED_LANES = 64, 16, 1024  # of a tile of columns that do not start on a vector; at least LINE_BYTES wide
 RAGGED_PROGRAMS, RAGGED_BYTES = 4.5, 32 << 20  # on a core; of less input, tiles are narrower
-ABREAST_LINE, ABREAST_BYTES, ABREAST_LANES = 256, 16384, 8192  # of a row and of a tile of rows read as one, less of larger states ...
-ABREAST_WARPS, ABREAST_AHEAD, ABREAST_PROGRAMS = 4, 2, 3  # ... two tiles at once, by so many programs on a core
+ABREAST_BYTES, ABREAST_WARPS = 8192, 4  # of a tile of rows that are read as one, a part of it where states are larger ...
+ABREAST_AHEAD, ABREAST_PROGRAMS = 2, 5  # ... so many at once, twice as many of those; and programs on a core
 SHORT_COLUMN, SHORT_LANES, SHORT_ROWS = 128, 1024, 8  # elements of columns that a warp walks; of its tile, and of these rows
 COLUMN_PROGRAMS = 2  # on a core: columns are walked by few long programs, since every one that shares outputs costs a round trip to memory
 SHARE_BELOW = 3  # programs on a core: with fewer, rows are shared between programs ...
@@ -65,13 +65,14 @@ def thread_rows(problem: Problem, target: Target) -> list[Tile]:
 
 def rows_abreast(problem: Problem, target: Target) -> list[Tile]:
     """Columns whose rows start anywhere, of which several are read as one that does not; a second launch folds."""
-    found = []
-    for rows in problem.abreast if target.apart else ():
-        one, size = problem.as_one(rows), problem.dtype.itemsize
-        lanes = min(ABREAST_BYTES // size, ABREAST_LANES, target.max_tile) // problem.arity
-        x = min(ABREAST_LINE // size, pow2_floor(one.xnumel))
-        r0 = min(pow2_floor(max(1, lanes // x)), pow2_ceil(one.reduced[-1].size))
-        base = Tile("columns", x, r0, warps=ABREAST_WARPS, ahead=ABREAST_AHEAD, abreast=rows)
+    found, size, large = [], problem.dtype.itemsize, problem.arity > 1
+    numbers = problem.abreast if target.apart else ()
+    for rows in numbers[large:] + numbers[:large]:  # of large states, fewer: they leave more to be folded
+        one = problem.as_one(rows)
+        x = min(LINE_BYTES // size, pow2_floor(one.xnumel))
+        lanes = pow2_floor(min(ABREAST_BYTES // size, target.max_tile) // problem.arity)
+        r0 = min(max(1, lanes // x), pow2_ceil(one.reduced[-1].size))
+        base = Tile("columns", x, r0, warps=ABREAST_WARPS, ahead=ABREAST_AHEAD << large, abreast=rows)
         found.append(share(problem, target, base, round(ABREAST_PROGRAMS * target.cores / output_tiles(problem, base))))
     return [tile for tile in found if depth_of(problem, tile) <= depth_limit(problem)]
 

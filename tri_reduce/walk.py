@@ -18,13 +18,14 @@ class Walk(Constant):
 
     kept, reduced: axes, 3 for more (then deep_* list all but the innermost). wide: 64-bit offsets. vec: elements of a row read at once.
     head: rows do not start on a vector. column_vec: contiguous outputs read at once. slanted: columns do not start on a vector; each row
-    of a tile is read from the one it starts in, and every so many-eth starts alike (0: element by element, or aligned). tail: some outputs have a contribution
-    more than the others. abreast: rows that are read as one, 0 where they are not. full_x, full_r: tiles end where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing is masked
-    either. peel: of a loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output, else they
-    have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's eviction policy.
-    precast: what values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a
-    contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the
-    matrix's layout. early: the next launch may begin before this one ends (see capture.py).
+    of a tile is read from the one it starts in, and every so many-eth starts alike (0: element by element, or aligned). abreast: rows of
+    columns that are read as one, which is folded elsewhere (0: as they are). tail: some outputs have a contribution more than the others.
+    full_x, full_r: tiles end where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing
+    is masked either. peel: of a loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output,
+    else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's
+    eviction policy. precast: what values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old
+    output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is
+    read in the matrix's layout. early: the next launch may begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -73,7 +74,7 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
     line = tile.r1 == 1 and not tile.unroll  # tiles follow one another along the rows
-    straight = (problem.busy or problem.tail or (head and problem.singly)) and line and not full_r
+    straight = (problem.busy or tile.abreast > 0 or (head and problem.singly)) and line and not full_r
     row = chunk if single else inner_tiles
     return Walk(
         kept=min(len(problem.kept), 3),
@@ -88,7 +89,7 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
         full_x=not period and problem.xnumel % tile.x == 0,
         full_r=full_r,
         whole=_whole(problem, tile, unroll, head) if straight and single else 0,
-        peel=bool(straight) and not unroll and row > 2 * tile.ahead,
+        peel=straight and not unroll and row > 2 * tile.ahead,
         tail=problem.tail > 0,
         abreast=tile.abreast,
         slot_fast=problem.layout != "columns",
