@@ -27,7 +27,7 @@ def launched(monkeypatch):
     monkeypatch.setattr(targets, "runs_kernels", lambda device: True)
     monkeypatch.setattr(targets, "of_device", lambda kind, index: targets.H200)
     monkeypatch.setattr(launch.Plan, "_prepare", prepare)
-    for name, value in (("_current_device", 0), ("_current_stream", 0), ("_capturing", False)):
+    for name, value in (("current_device", 0), ("current_stream", 0), ("_capturing", False)):
         monkeypatch.setattr(launch, name, lambda *_, value=value: value)
     plans.PLANS.clear()
     workspaces.WORKSPACES.clear()
@@ -50,6 +50,27 @@ def check(seen, times, **tensors):
         assert all(w is None or w == g for w, g in zip(want, given, strict=True)), (spec.signature, want, given)
         assert all(type(g) is int for g in given)
     seen.clear()
+
+
+@pytest.mark.parametrize("op", ["sum", "argmax", "var"])
+def test_rows_read_as_one_are_two_launches_that_meet_in_the_workspace(op, launched):
+    x, out = torch.zeros(81001, 251), torch.zeros(251, dtype=torch.int64 if op == "argmax" else torch.float32)
+    for call in (lambda: tri_reduce.reduce(x, op, 0), lambda: tri_reduce.reduce(x, op, 0, out=out)):
+        for _ in range(2):  # planned, and found again
+            result = call()
+            (first, programs, given), (second, folding, then) = launched
+            assert first.fold == second and (programs, folding) == (first.programs, second.programs)
+            assert dict(first.constexprs)["SINK"] == "apart" and dict(second.constexprs)["LATE"]
+            states = len(first.op.partial.dtypes)
+            room = given[1 : 1 + states]
+            assert given[0] == x.data_ptr() and then[0] == result.data_ptr() and then[1 : 1 + states] == room
+            for spec, passed in ((first, given), (second, then)):
+                want = expected(spec, {})
+                assert len(want) == len(passed) and all(w is None or w == g for w, g in zip(want, passed, strict=True))
+            (_, workspace, _), size = workspaces.WORKSPACES["cpu", 0, 0], first.outputs * first.slots
+            starts = [address - workspace.data_ptr() for address in room]
+            assert all(a + size * 4 <= b for a, b in itertools.pairwise([*starts, workspace.nbytes]))
+            launched.clear()
 
 
 @pytest.mark.parametrize("split", [None, 4])

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import dtypes, targets
-from .launch import Bound, Plan, allocator, current_device, current_stream, overlapping
+from . import dtypes, launch, targets
+from .launch import Bound, Plan, allocator, overlapping
 from .problem import contiguous_strides
 from .specialize import Specialization
 from .workspaces import workspace
@@ -46,15 +46,15 @@ class Apart(Plan):
         )
 
     def _run_both(self, first: Tensor, second: Tensor | None, out: Tensor) -> None:
-        if current_device() != self._index:
+        if launch.current_device() != self._index:
             with torch.cuda.device(self._index):
                 return self._run_both(first, second, out)
-        self._launch_both()(current_stream(self._index), first.data_ptr() - self._back, out.data_ptr())
+        self._launch_both()(launch.current_stream(self._index), first.data_ptr() - self._back, out.data_ptr())
         return None
 
     def _launch_both(self) -> Callable[[int, int, int], None]:
         """`call(stream, address of the input, address of the output)`, where this device is the current one."""
-        launch, middle = self._launch or self._prepare()
+        first, middle = self._launch or self._prepare()
         fold, late = self._fold._launch or self._fold._prepare()
         if self.target.overlaps:
             late = overlapping(late)
@@ -62,7 +62,7 @@ class Apart(Plan):
 
         def call(stream: int, start: int, address: int) -> None:
             after, then = behind(stream)
-            launch(programs, 1, 1, stream, *middle, start, *after)
+            first(programs, 1, 1, stream, *middle, start, *after)
             fold(folding, 1, 1, stream, *late, address, *then)
 
         return call
@@ -82,18 +82,18 @@ class Apart(Plan):
         both, several = self._launch_both(), torch.cuda.device_count() > 1
 
         def again(start: int) -> Tensor:
-            if several and current_device() != index:
+            if several and launch.current_device() != index:
                 with torch.cuda.device(index):
                     return again(start)
             out = empty(shape, strides, dtype)
-            both(current_stream(index), start - back, out.data_ptr())
+            both(launch.current_stream(index), start - back, out.data_ptr())
             return out
 
         def into(out: Tensor, address: int, start: int) -> Tensor:
-            if several and current_device() != index:
+            if several and launch.current_device() != index:
                 with torch.cuda.device(index):
                     return into(out, address, start)
-            both(current_stream(index), start - back, address)
+            both(launch.current_stream(index), start - back, address)
             return out
 
         def call(first: Tensor, second: Tensor | None, out: Tensor | None) -> Tensor:

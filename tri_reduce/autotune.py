@@ -99,7 +99,8 @@ def force(regime: str | None = None, split: int | None = None, config: dict[str,
     Args:
         regime: "thread", "rows", "columns" or "strided": how lanes are laid over the problem.
         split: programs that share an output.
-        config: any of XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (powers of two but for SPLIT) and num_warps.
+        config: any of XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT, AHEAD, ABREAST and num_warps: powers of two but for SPLIT. ABREAST: rows of
+            columns that are read as one, 1 for as they are.
     """
     if regime is not None and regime not in configs.REGIMES:
         raise ValueError(f"unknown regime {regime!r}: expected one of {', '.join(configs.REGIMES)}")
