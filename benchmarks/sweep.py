@@ -39,7 +39,7 @@ from tri_reduce.geometry import Coordinates, Tile, coordinates
 from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
 
-COLUMNS = ("x", "r0", "r1", "split", "warps", "ahead", "unroll", "us")
+COLUMNS = ("x", "r0", "r1", "split", "warps", "ahead", "unroll", "us")  # "abreast" before "us" where rows are read as one
 FLUSH_BYTES = 256 << 20
 HOPELESS, CLOSE = 2.0, 1.2  # times the best: dropped after the first pass; timed again at the end
 FIRST, SECOND, LAST = 3, 7, 15  # samples of a pass

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from . import dtypes, launch, targets
-from .launch import Bound, Plan, allocator, overlapping
-from .problem import contiguous_strides
+from .launch import Plan, overlapping
 from .specialize import Specialization
 from .workspaces import workspace
 
@@ -25,8 +24,7 @@ class Apart(Plan):
     def __init__(self, spec: Specialization, device: torch.device, shift: int, itemsize: int) -> None:
         super().__init__(spec, device, shift, itemsize)
         assert spec.fold is not None, "nothing folds what this kernel leaves"
-        self._fold = Plan(spec.fold, device, 0, 1)
-        self._first, self._behind = self.run, self._by_stream(self._arguments)
+        self._fold, self._first = Plan(spec.fold, device, 0, 1), self.run
         self.run = self._interpret_both if targets.interpreting() else self._run_both
 
     def compile(self) -> Any:
@@ -34,8 +32,24 @@ class Apart(Plan):
         self._fold.compile()
         return super().compile()
 
-    def _room(self, stream: int) -> tuple[Tensor, Tensor]:
-        return workspace(self.device, stream, 0, self._room_step * self.spec.op.arity)
+    def _prepare(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        """A launcher of both, which takes nothing but the addresses of the input and of the output."""
+        first, middle = super()._prepare()
+        fold, late = self._fold._prepare()
+        if self.target.overlaps:
+            late = overlapping(late)
+        folding, behind = self._fold.spec.programs, self._by_stream(self._arguments)
+
+        def both(programs: int, y: int, z: int, stream: int, start: int, address: int) -> None:
+            after, then = behind(stream)
+            first(programs, y, z, stream, *middle, start, *after)
+            fold(folding, y, z, stream, *late, address, *then)
+
+        self._launch = both, ()
+        return self._launch
+
+    def _after(self) -> Callable[[int], tuple[Any, ...]]:
+        return lambda stream: ()
 
     def _arguments(self, room: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """What is passed behind the operands of each kernel."""
@@ -45,61 +59,16 @@ class Apart(Plan):
             tuple(compress((*states, *fold._rest), fold._passed[1:])),
         )
 
+    def _room(self, stream: int) -> tuple[Tensor, Tensor]:
+        return workspace(self.device, stream, 0, self._room_step * self.spec.op.arity)
+
     def _run_both(self, first: Tensor, second: Tensor | None, out: Tensor) -> None:
         if launch.current_device() != self._index:
             with torch.cuda.device(self._index):
                 return self._run_both(first, second, out)
-        self._launch_both()(launch.current_stream(self._index), first.data_ptr() - self._back, out.data_ptr())
+        both, _ = self._launch or self._prepare()
+        both(self.spec.programs, 1, 1, launch.current_stream(self._index), first.data_ptr() - self._back, out.data_ptr())
         return None
-
-    def _launch_both(self) -> Callable[[int, int, int], None]:
-        """`call(stream, address of the input, address of the output)`, where this device is the current one."""
-        first, middle = self._launch or self._prepare()
-        fold, late = self._fold._launch or self._fold._prepare()
-        if self.target.overlaps:
-            late = overlapping(late)
-        programs, folding, behind = self.spec.programs, self._fold.spec.programs, self._behind
-
-        def call(stream: int, start: int, address: int) -> None:
-            after, then = behind(stream)
-            first(programs, 1, 1, stream, *middle, start, *after)
-            fold(folding, 1, 1, stream, *late, address, *then)
-
-        return call
-
-    def bind(self, shape: tuple[int, ...], dtype: torch.dtype) -> Bound:
-        """The plan's calls, with all that can be known beforehand looked up."""
-        device, index, back = self.device, self._index, self._back
-        strides, empty = contiguous_strides(shape), allocator(device)
-        if targets.interpreting():
-
-            def plainly(first: Tensor, second: Tensor | None, out: Tensor | None) -> Tensor:
-                out = empty(shape, strides, dtype) if out is None else out
-                self.run(first, second, out)
-                return out
-
-            return Bound(plainly)
-        both, several = self._launch_both(), torch.cuda.device_count() > 1
-
-        def again(start: int) -> Tensor:
-            if several and launch.current_device() != index:
-                with torch.cuda.device(index):
-                    return again(start)
-            out = empty(shape, strides, dtype)
-            both(launch.current_stream(index), start - back, out.data_ptr())
-            return out
-
-        def into(out: Tensor, address: int, start: int) -> Tensor:
-            if several and launch.current_device() != index:
-                with torch.cuda.device(index):
-                    return into(out, address, start)
-            both(launch.current_stream(index), start - back, address)
-            return out
-
-        def call(first: Tensor, second: Tensor | None, out: Tensor | None) -> Tensor:
-            return again(first.data_ptr()) if out is None else into(out, out.data_ptr(), first.data_ptr())
-
-        return Bound(call, again, into)
 
     def _interpret_both(self, first: Tensor, second: Tensor | None, out: Tensor) -> None:
         _, room = self._room(0)

@@ -30,7 +30,9 @@ class Timed(NamedTuple):
 
 
 def kind(problem: Problem) -> tuple[Any, ...]:
-    """What two problems must agree in: the work on a value, the layout, how values lie beside vectors, whether a tile holds a row."""
+    """What two problems must agree in: the work on a value, the layout, how values lie beside vectors and whether rows can be read as one,
+    whether a tile holds a row.
+    """
     work = problem.op if problem.op == "gemv" or problem.arity > 1 else "one state"
     inner = problem.reduced[-1].size + row_overhang(problem)
     return (
@@ -39,6 +41,7 @@ def kind(problem: Problem) -> tuple[Any, ...]:
         problem.dtype.itemsize,
         problem.row_alignment if problem.layout == "rows" else problem.column_vector,
         problem.slanted,
+        bool(problem.abreast),
         len(problem.kept),
         len(problem.reduced),
         min(pow2_ceil(inner), LONGEST) if problem.layout == "rows" else 0,

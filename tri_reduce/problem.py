@@ -21,6 +21,7 @@ MANY_VALUES = 1 << 20  # of columns that start anywhere: reading fewer in vector
 ABREAST_VALUES, LARGE_STATES = 1 << 22, 4  # reading rows as one pays for more values than that, or so many times as many
 ABREAST = (8, 4, 1)  # times the fewest rows that start on a vector together, so on 128 bytes, on 64 or on 16
 COLUMN_BYTES = 1024  # of a column of such rows: what its programs leave to be folded is little beside that
+MOST_ABREAST = 1 << 18  # elements of such a row: longer ones were never timed
 GAP = 16  # elements of a row for each between two rows: read as well, and ignored
 
 
@@ -171,8 +172,10 @@ class Problem:
         if not (single and close and self.shift == 0 and self.column_vector < vector and inner.size >= 2 * vector):
             return ()
         fewest = vector // math.gcd(vector, row.strides[0])
-        many = self.xnumel * self.rnumel >= ABREAST_VALUES * (LARGE_STATES if self.arity > 1 else 1)
-        return tuple(n * fewest for n in ABREAST if many and row.size // (n * fewest) * self.dtype.itemsize >= COLUMN_BYTES)
+        if self.xnumel * self.rnumel < ABREAST_VALUES * (LARGE_STATES if self.arity > 1 else 1):
+            return ()
+        numbers = [n * fewest for n in ABREAST if n * fewest * row.strides[0] <= MOST_ABREAST]
+        return tuple(n for n in numbers if row.size // n * self.dtype.itemsize >= COLUMN_BYTES)
 
     def as_one(self, rows: int) -> Problem:
         """The problem of columns of which so many rows are read as one: outputs for each of them, and for what lies between them. The last
