@@ -13,7 +13,7 @@ from .kernels.segments import segment_kernel
 from .kernels.slots import combine_kernel, merge_kernel
 from .monoids import DeviceOp
 from .problem import Problem, coalesce, contiguous_strides
-from .specialize import POINTEES, RUN_TIME, Specialization, axis_values, bits_of, specialization
+from .specialize import POINTEES, RUN_TIME, Specialization, axis_values, of_states, specialization
 from .targets import Target
 from .walk import deep
 
@@ -86,31 +86,10 @@ def of_combine(
         op = ascend.on_vectors(op)
     kept = coalesce(shape, [contiguous_strides(shape), strides])
     outputs = math.prod(shape)
-    tile, programs = _grid(outputs, slots, most)
+    tile, _ = _grid(outputs, slots, most)
     wide = max(outputs * slots, sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= 2**31 - 2**22
-    ints = {"K": outputs, "step": outputs, "slots": slots} | axis_values("so", kept, "k")
-    if len(kept) > 1:
-        ints["K0"] = kept[-1].size
-    if seed is not None:
-        ints["seed"] = bits_of(seed, op.dtypes[0])
-    constants = {
-        "OP": op,
-        "KEPT": min(len(kept), 3),
-        "DEEP_KEPT": deep(kept),
-        "SEED": seed_kind if seed is not None else None,
-        "TRUTH": out.name == "bool",
-        "ACCUMULATE": False,
-        "LATE": False,
-        "WIDE": wide,
-        "SINK": "own",
-        "XBLOCK": tile.x,
-        "SBLOCK": tile.r0,
-    }
-    return specialization(
-        persistent_combine_kernel if most else combine_kernel, {"out_ptr": out.storage} | _pointers(op), ints, constants, wide=wide,
-        hints=True, warps=0 if most else 4, programs=programs, zeros=not most,
-        slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
-    )  # fmt: skip
+    fn = persistent_combine_kernel if most else combine_kernel
+    return of_states(op, kept, slots, outputs, out, tile, seed=seed, seed_kind=seed_kind, wide=wide, fn=fn)
 
 
 def of_merge(op: DeviceOp, outputs: int, slots: int, most: int = 0) -> Specialization:

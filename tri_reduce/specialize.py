@@ -5,6 +5,7 @@ A `Specialization` is everything that `triton.compile` needs and no tensor; `lau
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from .kernels.slots import combine_kernel
 from .lanes import narrow, valued
 from .monoids import DeviceOp
 from .problem import Axis, Problem
-from .walk import walk_of
+from .walk import deep, walk_of
 
 ALIGNED = ("x_ptr", "a_ptr", "p0", "p1", "p2", "ticket_ptr")  # launched with pointers rounded down to 16 bytes
 _UNIT_STRIDES = ("x_k0", "x_r0", "a_k0", "a_r0", "w_k0", "w_r0", "o_k0", "y_k0", "v_r0", "i_r0")
@@ -235,31 +236,60 @@ def of_fold(
     `early`: it may begin while those run, and waits for them.
     """
     slots, step = tile.split * tile.abreast, problem.reduced[-1].strides[0]
-    grid = fold_tile(slots)
-    programs = -(-problem.xnumel // grid.x)
-    ints = {"K": problem.xnumel, "step": step, "slots": slots, "o_k0": problem.kept[-1].strides[2]}
-    if op.finish_extra == "count":
-        ints["count"] = problem.rnumel
+    kept = tuple(Axis(a.size, (1, a.strides[2])) for a in problem.kept)
+    wide = max(step * slots, problem.xnumel * kept[-1].strides[1], problem.rnumel) >= 2**31 - 2**22
+    return of_states(
+        op, kept, slots, step, out, fold_tile(slots), seed=seed, seed_kind=seed_kind, wide=wide, count=problem.rnumel,
+        accumulate=accumulate, late=early,
+    )  # fmt: skip
+
+
+def of_states(
+    op: DeviceOp,
+    kept: tuple[Axis, ...],
+    slots: int,
+    step: int,
+    out: dtypes.DType,
+    tile: Tile,
+    *,
+    seed: float | None,
+    seed_kind: str | None,
+    wide: bool,
+    count: int | None = None,
+    accumulate: bool = False,
+    late: bool = False,
+    fn: Any = combine_kernel,
+) -> Specialization:
+    """The kernel that only folds: states of outputs, `slots` for each and `step` apart, to results.
+
+    kept: axes with strides of (states, output). late: the launch before may still be writing the states. fn: or its persistent twin.
+    """
+    outputs = math.prod(a.size for a in kept)
+    programs = -(-outputs // tile.x)
+    ints = {"K": outputs, "step": step, "slots": slots} | axis_values("so", kept, "k")
+    if len(kept) > 1:
+        ints["K0"] = kept[-1].size
     if seed is not None:
         ints["seed"] = bits_of(seed, op.dtypes[0])
-    wide = max(step * slots, problem.xnumel * ints["o_k0"], problem.rnumel) >= 2**31 - 2**22
+    if count is not None and op.finish_extra == "count":
+        ints["count"] = count
     constants = {
         "OP": op,
-        "KEPT": 1,
-        "DEEP_KEPT": (),
+        "KEPT": min(len(kept), 3),
+        "DEEP_KEPT": deep(kept),
         "SEED": seed_kind if seed is not None else None,
         "TRUTH": out.name == "bool",
         "ACCUMULATE": accumulate,
-        "LATE": early,
+        "LATE": late,
         "WIDE": wide,
         "SINK": "own",
-        "XBLOCK": grid.x,
-        "SBLOCK": grid.r0,
+        "XBLOCK": tile.x,
+        "SBLOCK": tile.r0,
     }
     pointers = {"out_ptr": out.storage} | {f"p{n}": POINTEES[d] for n, d in enumerate(op.dtypes)}
     return specialization(
-        combine_kernel, pointers, ints, constants, wide=wide, hints=True, warps=4, programs=programs, slots=slots,
-        outputs=problem.xnumel, output_tiles=programs, op=op, tile=grid,
+        fn, pointers, ints, constants, wide=wide, hints=True, warps=0 if tile.programs else 4, zeros=not tile.programs,
+        programs=min(tile.programs or programs, programs), slots=slots, outputs=outputs, output_tiles=programs, op=op, tile=tile,
     )  # fmt: skip
 
 
