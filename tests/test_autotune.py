@@ -15,7 +15,7 @@ from devices import REFERENCE
 from gemv_oracle import check_gemv
 
 import tri_reduce
-from tri_reduce import autotune, buckets, plans, targets, tuning
+from tri_reduce import autotune, buckets, launch, plans, targets, tuning
 from tri_reduce.configs import candidates
 from tri_reduce.geometry import Tile
 from tri_reduce.problem import describe
@@ -93,8 +93,8 @@ def fastest_is(place, monkeypatch, times=None):
 
 def launched(monkeypatch):
     """The tiles of the plans that are made from now on."""
-    tiles, bind = [], plans.Plan.bind
-    monkeypatch.setattr(plans.Plan, "bind", lambda self, *args: (tiles.append(self.spec.tile), bind(self, *args))[1])
+    tiles, bind = [], launch.Plan.bind
+    monkeypatch.setattr(launch.Plan, "bind", lambda self, *args: (tiles.append(self.spec.tile), bind(self, *args))[1])
     return tiles
 
 
@@ -308,9 +308,9 @@ def test_where_there_is_no_memory_to_tune_in_the_best_guess_runs(device, monkeyp
 
 PROGRAM = """
 import torch, tri_reduce
-from tri_reduce import autotune, plans
-tiles, bind = [], plans.Plan.bind
-plans.Plan.bind = lambda self, *args: (tiles.append(self.spec.tile), bind(self, *args))[1]
+from tri_reduce import autotune, launch
+tiles, bind = [], launch.Plan.bind
+launch.Plan.bind = lambda self, *args: (tiles.append(self.spec.tile), bind(self, *args))[1]
 x = torch.arange(270.0, device="{device}").view(3, 90)
 assert torch.equal(tri_reduce.sum(x, 1), x.sum(1))
 print(tiles[0].x, tiles[0].r0, tiles[0].split, tiles[0].ahead, tiles[0].warps, autotune.stats()["hits"])

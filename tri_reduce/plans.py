@@ -18,7 +18,7 @@ from . import autotune, dtypes, logs, reference, targets
 from .apart import planned
 from .configs import canonical
 from .geometry import Tile
-from .launch import Bound, Plan
+from .launch import Bound
 from .monoids import Monoid, counted, products
 from .problem import Problem, coalesce, of_strides
 from .specialize import Specialization, of_gemv, of_reduce
@@ -195,11 +195,11 @@ def plan_gemv(
     spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
 
     def trial(tile: Tile) -> Trial:
-        plan = Plan(specialise(tile), device, shift, a.element_size())
+        plan = planned(specialise(tile), device, shift, a.element_size())
         return Trial(plan.compile, lambda: plan.run(a, x, y if beta else None, spare()))
 
     tile = choose(problem, device, determinism, trial)
-    return Plan(specialise(tile), device, shift, a.element_size()).bind(shape, out_dtype)
+    return planned(specialise(tile), device, shift, a.element_size()).bind(shape, out_dtype)
 
 
 def _refer_gemv(a: Tensor, x: Tensor, y: Tensor | None, out: Tensor | None, alpha: float, beta: float, result: torch.dtype) -> Tensor:
