@@ -27,8 +27,8 @@ def powers(low: int, high: int) -> list[int]:
 
 def tile_at(problem: Problem, at: Coordinates) -> Tile:
     """A tile with these coordinates."""
-    x, r0, r1, split, warps, ahead, unroll, *abreast = at
-    return Tile("thread" if unroll else problem.layout, x, r0, r1, split, warps, max(1, ahead), unroll, abreast=sum(abreast))
+    x, r0, r1, split, warps, ahead, unroll, abreast = (*at, 0)[:8]
+    return Tile("thread" if unroll else problem.layout, x, r0, r1, split, warps, max(1, ahead), unroll, abreast=abreast)
 
 
 def is_legal(problem: Problem, target: Target, tile: Tile) -> bool:

@@ -1,5 +1,7 @@
 """Columns whose rows start anywhere: several rows are read as one that starts on a vector, and a second launch folds."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from bounds import check
@@ -125,9 +127,9 @@ def seen(monkeypatch):
 def test_every_way_of_sharing(op, r0, split, device, few_values_pay, seen):
     for rows in (64, 65, 79):
         x = columns_of(torch.float32, rows, 37, 0, device)
-        with autotune.force(config={"R0_BLOCK": r0, "XBLOCK": 32, "num_warps": 2}, split=min(split, 64 // 32 // r0 or 1)):
+        with autotune.force(config={"ABREAST": 4, "R0_BLOCK": r0, "XBLOCK": 32, "num_warps": 2}, split=min(split, 16 // r0)):
             check(reduce(x, op, 0), x, op, 0)
-    assert len(seen) == 3 and all(tile.abreast for tile in seen)
+    assert [tile.split for tile in seen] == [min(split, 16 // r0)] * 3
 
 
 @kernels_only
@@ -212,6 +214,17 @@ def test_in_graphs_and_on_streams(cuda):
         torch.cuda.synchronize()
         torch.testing.assert_close(a.double(), x.double().sum(0), rtol=1e-5, atol=1e-2)
         assert torch.equal(b, x.amax(0)) and torch.equal(c, x.argmax(0))
+
+
+@pytest.mark.gpu
+def test_threads_on_one_stream(cuda):
+    xs = [columns_of(torch.float32, 40001, 251, 0, cuda) * (n + 1) for n in range(16)]
+    wanted = [x.double().sum(0) for x in xs]
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(16) as pool:
+        for _ in range(20):
+            for got, want in zip(pool.map(lambda x: reduce(x, "sum", 0), xs), wanted, strict=True):
+                torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-1)
 
 
 @pytest.mark.skipif(not REFERENCE, reason="compiled in the run that interprets nothing")

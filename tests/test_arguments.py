@@ -8,20 +8,27 @@ import torch
 from devices import REFERENCE
 
 import tri_reduce
-from tri_reduce import launch, launcher, plans, targets, workspaces
+from tri_reduce import apart, launch, launcher, plans, targets, workspaces
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="about kernels")
 MIDDLE = (1, False, False, None, None, (4, 1, 0), None, None, None)
 HEAD = 4 + len(MIDDLE)
 
 
+class Launched(list):
+    """Launches that were made, in their order; `tell` hears of each."""
+
+    def __init__(self):
+        self.tell = self.append
+
+
 @pytest.fixture
 def launched(monkeypatch):
     """(plan's specialisation, what came behind the fixed arguments) of each launch, as on an H200."""
-    seen = []
+    seen = Launched()
 
     def prepare(plan):
-        return lambda *given: seen.append((plan.spec, given[0], given[HEAD:])), MIDDLE
+        return lambda *given: seen.tell((plan.spec, given[0], given[HEAD:])), MIDDLE
 
     monkeypatch.setattr(targets, "interpreting", lambda: False)
     monkeypatch.setattr(targets, "runs_kernels", lambda device: True)
@@ -53,7 +60,11 @@ def check(seen, times, **tensors):
 
 
 @pytest.mark.parametrize("op", ["sum", "argmax", "var"])
-def test_rows_read_as_one_are_two_launches_that_meet_in_the_workspace(op, launched):
+def test_rows_read_as_one_are_two_launches_that_meet_in_memory_of_their_own(op, launched, monkeypatch):
+    rooms = []
+    monkeypatch.setattr(
+        apart, "allocator", lambda device: lambda *how: rooms.append(torch.empty_strided(*how[:2], dtype=how[2])) or rooms[-1]
+    )
     x, out = torch.zeros(81001, 251), torch.zeros(251, dtype=torch.int64 if op == "argmax" else torch.float32)
     for call in (lambda: tri_reduce.reduce(x, op, 0), lambda: tri_reduce.reduce(x, op, 0, out=out)):
         for _ in range(2):  # planned, and found again
@@ -67,10 +78,30 @@ def test_rows_read_as_one_are_two_launches_that_meet_in_the_workspace(op, launch
             for spec, passed in ((first, given), (second, then)):
                 want = expected(spec, {})
                 assert len(want) == len(passed) and all(w is None or w == g for w, g in zip(want, passed, strict=True))
-            (_, workspace, _), size = workspaces.WORKSPACES["cpu", 0, 0], first.outputs * first.slots
-            starts = [address - workspace.data_ptr() for address in room]
-            assert all(a + size * 4 <= b for a, b in itertools.pairwise([*starts, workspace.nbytes]))
+            widest = max(d.primitive_bitwidth // 8 for d in first.op.partial.dtypes)
+            assert all(a % 16 == 0 and a + first.outputs * first.slots * widest <= b for a, b in itertools.pairwise(room))
+            assert rooms[-1].nbytes >= room[-1] - room[0] + first.outputs * first.slots * widest and rooms[-1].data_ptr() == room[0]
             launched.clear()
+
+
+@pytest.mark.parametrize("between", ["read as one", "shared"])
+def test_a_call_between_the_two_launches_of_another_leaves_its_states_alone(between, launched, monkeypatch):
+    """As when two threads call on one stream: a launcher lets go of the interpreter's lock."""
+    x, other = torch.zeros(81001, 251), torch.zeros(4, 1 << 20)
+    call = (lambda: tri_reduce.sum(x, 0)) if between == "read as one" else (lambda: tri_reduce.sum(other, 1))
+    call(), tri_reduce.amax(x, 0)  # planned
+    launched.clear()
+
+    def interrupted(launch):
+        launched.append(launch)
+        if len(launched) == 1:
+            call()
+
+    launched.tell = interrupted
+    tri_reduce.amax(x, 0)
+    (_, _, first), *others, (_, _, last) = launched
+    room = first[1]
+    assert last[1] == room and others and all(room not in given for _, _, given in others)
 
 
 @pytest.mark.parametrize("split", [None, 4])

@@ -1,4 +1,4 @@
-"""Two launches for one call: programs leave partial states in the workspace, and a second kernel folds them.
+"""Two launches for one call: programs leave partial states in memory of the call's own, and a second kernel folds them.
 
 Where launches may overlap, the second begins while the first runs, and waits for it in the kernel.
 """
@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from . import dtypes, launch, targets
-from .launch import Plan, overlapping
+from .launch import ROOM_BYTES, Plan, allocator, overlapping
 from .specialize import Specialization
-from .workspaces import workspace
 
 
 class Apart(Plan):
@@ -38,29 +37,22 @@ class Apart(Plan):
         fold, late = self._fold._prepare()
         if self.target.overlaps:
             late = overlapping(late)
-        folding, behind = self._fold.spec.programs, self._by_stream(self._arguments)
+        folding, empty, kinds = self._fold.spec.programs, allocator(self.device), self.spec.op.arity
+        after = tuple(compress((*self._none, *self._rest), self._passed[self._operands :]))[kinds:]
+        then = tuple(compress((*self._fold._none, *self._fold._rest), self._fold._passed[1:]))[kinds:]
+        words, step = (self._room_step * kinds,), self._room_step * ROOM_BYTES
 
         def both(programs: int, y: int, z: int, stream: int, start: int, address: int) -> None:
-            after, then = behind(stream)
-            first(programs, y, z, stream, *middle, start, *after)
-            fold(folding, y, z, stream, *late, address, *then)
+            room = empty(words, (1,), torch.int64)  # this call's own: other threads may launch on this stream between the two
+            states = tuple(room.data_ptr() + n * step for n in range(kinds))
+            first(programs, y, z, stream, *middle, start, *states, *after)
+            fold(folding, y, z, stream, *late, address, *states, *then)
 
         self._launch = both, ()
         return self._launch
 
     def _after(self) -> Callable[[int], tuple[Any, ...]]:
         return lambda stream: ()
-
-    def _arguments(self, room: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """What is passed behind the operands of each kernel."""
-        states, fold = room[: len(self._fold._states)], self._fold
-        return (
-            tuple(compress((*room, *self._rest), self._passed[self._operands :])),
-            tuple(compress((*states, *fold._rest), fold._passed[1:])),
-        )
-
-    def _room(self, stream: int) -> tuple[Tensor, Tensor]:
-        return workspace(self.device, stream, 0, self._room_step * self.spec.op.arity)
 
     def _run_both(self, first: Tensor, second: Tensor | None, out: Tensor) -> None:
         if launch.current_device() != self._index:
@@ -71,7 +63,7 @@ class Apart(Plan):
         return None
 
     def _interpret_both(self, first: Tensor, second: Tensor | None, out: Tensor) -> None:
-        _, room = self._room(0)
+        room = torch.empty(self._room_step * self.spec.op.arity, dtype=torch.int64)
         kinds = [kind[1:] for name, kind in self.spec.signature if name in self._states and kind != "constexpr"]
         states = tuple(room[n * self._room_step :].view(dtypes.named(kind).torch) for n, kind in enumerate(kinds))
         self._first(first, second, None, states=states)

@@ -24,7 +24,7 @@ from .workspaces import WORKSPACES, workspace
 current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 _capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_ROOM_BYTES = 8  # of an element of a workspace's room
+ROOM_BYTES = 8  # of an element of a workspace's room
 STATES = ("p0", "p1", "p2", "ticket_ptr")
 
 
@@ -83,7 +83,7 @@ class Plan:
         self._shares = dict(spec.constexprs)["SINK"] == "split"
         self._none = (None,) * len(self._states)
         widest = max(d.primitive_bitwidth // 8 for d in spec.op.partial.dtypes)
-        self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // _ROOM_BYTES)  # of each state: they start on 16 bytes
+        self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // ROOM_BYTES)  # of each state: they start on 16 bytes
         self._operands = len(pointers) - len(self._states)
         kinds = dict(spec.signature)
         self._sparse = self.target.backend == "cuda"  # only what the binary takes is passed
@@ -163,19 +163,15 @@ class Plan:
         if not self._shares:
             alone = tuple(compress((*self._none, *self._rest), behind))
             return lambda stream: alone
-        return self._by_stream(lambda room: tuple(compress((*room, *self._rest), behind)))
-
-    def _by_stream(self, pass_on: Callable[[tuple[int, ...]], tuple[Any, ...]]) -> Callable[[int], tuple[Any, ...]]:
-        """What is passed on of the workspace of a stream, made again when that has another one."""
         device, index = self.device, self._index
-        seen: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+        seen: dict[int, tuple[Any, tuple[Any, ...]]] = {}  # by stream, as long as that has the same workspace
 
         def after(stream: int) -> tuple[Any, ...]:
             if not _capturing():
                 had = seen.get(stream)
                 if had is not None and WORKSPACES.get((device.type, index, stream)) is had[0] is not None:
                     return had[1]
-            found = pass_on(self._room_pointers(stream))
+            found = tuple(compress((*self._room_pointers(stream), *self._rest), behind))
             if not _capturing():
                 seen[stream] = WORKSPACES.get((device.type, index, stream)), found
             return found
@@ -252,7 +248,7 @@ class Plan:
 
     def _room_pointers(self, stream: int) -> tuple[int, ...]:
         tickets, room = self._room(stream)
-        start, step = room.data_ptr(), self._room_step * _ROOM_BYTES
+        start, step = room.data_ptr(), self._room_step * ROOM_BYTES
         return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], tickets.data_ptr())
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:

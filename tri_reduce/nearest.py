@@ -102,13 +102,13 @@ def adapted(problem: Problem, target: Target, timed: Problem, at: Coordinates) -
     """The tile with these coordinates for another problem, where outputs are shared by so many that programs are as many as before.
     None: the device holds no such tile, a thread cannot hold rows of this length in such pieces, or so many rows are not read as one here.
     """
-    x, r0, r1, split, warps, ahead, unroll, *abreast = at
-    if x * r0 * r1 > target.max_tile or not set(abreast) <= set(problem.abreast if target.apart else ()):
+    x, r0, r1, split, warps, ahead, unroll, abreast = (*at, 0)[:8]
+    if x * r0 * r1 > target.max_tile or (abreast and not (target.apart and abreast in problem.abreast)):
         return None
     if unroll:
         fits = r0 * unroll == problem.rnumel and problem.row_alignment % math.gcd(r0, problem.vector) == 0
         return Tile("thread", x, r0, warps=warps, unroll=unroll) if fits else None
-    tile = Tile(problem.layout, x, r0, r1, warps=warps, ahead=max(1, ahead), abreast=sum(abreast))
+    tile = Tile(problem.layout, x, r0, r1, warps=warps, ahead=max(1, ahead), abreast=abreast)
     wanted = max(1, round(split * timed.xnumel / problem.xnumel)) if split > 1 else 1
     return fit_grid(problem, target, share(problem, target, tile, wanted))
 
