@@ -272,6 +272,17 @@ def ragged(family: str, count: int, seed: int) -> Iterator[Case]:
             yield Case(family, "gemv", shape, None, dtype if dtype != "i8" else "bf16", kind == "gemv columns")
 
 
+def narrow(family: str, count: int, seed: int) -> Iterator[Case]:
+    """A long list of short rows, reduced over the list: points, boxes, features. Their rows share lines of memory."""
+    rng = random.Random(seed)
+    widths = (3, 5, 6, 7, 9, 10, 12, 20, 24, 40, 56, 72, 80, 100, 144, 200, 376, 1000)
+    for n in range(count):
+        dtype = ("fp32", "bf16", "fp32", "fp16", "fp32", "i8")[n % 6]
+        op = ("sum", "max", "mean", "argmax", "sum", "sum_sq", "var")[n % 7] if dtype != "i8" else "sum"
+        numel, width = 2 ** rng.uniform(24.5, 27.5) / ITEMSIZE[dtype], widths[n * 5 % len(widths)]
+        yield Case(family, op, (round(numel / width), width), 0, dtype)
+
+
 def views(family: str, count: int, seed: int) -> Iterator[Case]:
     """Slices of larger tensors: rows with something between them, values that start between vectors."""
     rng = random.Random(seed)
@@ -309,6 +320,7 @@ def cases() -> tuple[Case, ...]:
         log_uniform("random 2", 45, 2),
         ragged("ragged 1", 108, 3),
         views("views", 24, 4),
+        narrow("narrow", 36, 5),
         benchmarks(),
     ):
         for case in part:

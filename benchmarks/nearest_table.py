@@ -17,8 +17,10 @@ from typing import Any
 from lattice import tile_at
 
 from tri_reduce import evaluation, nearest, targets
+from tri_reduce.configs import held
 from tri_reduce.geometry import depth_limit, depth_of
 from tri_reduce.problem import Problem
+from tri_reduce.rules import guesses
 from tri_reduce.targets import Target
 
 WITHIN = 1.1  # times the best
@@ -43,13 +45,16 @@ def rows(data: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def may_be_first(problem: Problem, target: Target, at: Sequence[int]) -> bool:
-    """Chains of additions within the error bound, whole vectors for each thread that reads rows, and found again by `nearest`.
+    """Chains of additions within the error bound, whole vectors for each thread that reads rows, threads for rows that stay with them, and
+    found again by `nearest`.
 
     Where gemv's vector is read by single elements, 8 bytes of a row are enough: lanes further apart share less of it.
     """
     tile = tile_at(problem, tuple(at))
     least = min(problem.vector, 8 // problem.dtype.itemsize) if problem.singly else problem.vector
     whole = tile.unroll > 0 or problem.layout != "rows" or tile.lanes >= target.warp * tile.warps * least
+    if not tile.unroll and held(problem, guesses(problem, target)):
+        return False
     return whole and depth_of(problem, tile) <= depth_limit(problem) and nearest.itself(problem, target, tuple(at))
 
 

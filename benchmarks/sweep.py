@@ -233,7 +233,7 @@ class Sweep:
         if case.op != "gemv":
             return x, None
         vectors = self.device.values((2, case.problem.rnumel), torch.float32)[1]  # no row of the matrix: its square may overflow
-        return x, vectors.to(x.dtype)
+        return x, vectors.to(x.dtype, copy=True)  # which starts on a vector
 
     def call_of(self, case: Case, tile: Tile) -> Callable[[], None]:
         """The loaded kernel with its operands."""

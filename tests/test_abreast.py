@@ -1,4 +1,4 @@
-"""Columns whose rows start anywhere: several rows are read as one that starts on a vector, and a second launch folds."""
+"""Columns of which several rows are read as one that starts on a vector and wastes nothing of what memory reads; a second launch folds."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +9,7 @@ from devices import REFERENCE
 
 from tri_reduce import autotune, configs, plans, problem, reduce, reduce_many, targets
 from tri_reduce.dtypes import named
-from tri_reduce.geometry import Tile, coordinates, depth_limit, depth_of, output_tiles, share, tiles_of
+from tri_reduce.geometry import Tile, coordinates, depth_limit, depth_of, fold_tile, output_tiles, share, tiles_of
 from tri_reduce.inventory import specialized
 from tri_reduce.problem import describe, of_strides
 
@@ -22,6 +22,7 @@ def few_values_pay(monkeypatch, no_remembered_plans):
     """What is worth it for a million values is done for a test's few."""
     monkeypatch.setattr(problem, "ABREAST_VALUES", 1)
     monkeypatch.setattr(problem, "COLUMN_BYTES", 1)
+    monkeypatch.setattr(problem, "ROW_BYTES", 1)
     configs.first.cache_clear()
     configs.candidates.cache_clear()
     yield
@@ -32,10 +33,13 @@ def few_values_pay(monkeypatch, no_remembered_plans):
 def test_so_many_rows_start_on_a_vector_together():
     assert describe("sum", (20011, 1543), 0, "fp16").abreast == (32, 8)  # a column of 64 would be too short
     assert describe("sum", (50021, 251), 0, "bf16").abreast == (64, 32, 8)
-    assert describe("var", (32289, 1022), 0, "fp32").abreast == (16, 8, 2)
-    assert describe("argmax", (10**6, 101), 0, "i8").abreast == (128, 64, 16)
+    assert describe("sum", (400021, 251), 0, "bf16").abreast == (64, 32, 8, 256)
+    assert describe("var", (32289, 1022), 0, "fp32").abreast == (16, 8, 2, 64)
+    assert describe("argmax", (10**6, 101), 0, "i8").abreast == (128, 64, 16, 512)
+    assert describe("sum", (2000003, 40), 0, "fp32").abreast == (32, 16, 4, 128)  # together 4 KiB and more
+    assert describe("sum", (5000011, 7), 0, "bf16").abreast == (512, 256, 64, 2048)
+    assert describe("sum", (8192, 8192), 0, "fp32").abreast == (8, 4, 32)  # one alone would be none
     for none in (
-        describe("sum", (50021, 256), 0, "bf16"),  # rows start on vectors
         describe("sum", (50021, 251), 1, "bf16"),  # no columns
         describe("sum", (1021, 65537), 0, "fp16"),  # short columns
         describe("sum", (65536, 65537), 0, "fp16"),  # long rows
@@ -48,6 +52,28 @@ def test_so_many_rows_start_on_a_vector_together():
         of_strides("sum", named("fp32"), (3, 9001, 513), [1], (9001 * 513, 513, 1), None, None),
     ):
         assert none.abreast == ()
+
+
+def test_rows_that_share_lines_of_memory_are_rather_read_as_one():
+    for shape, dtype in (((50021, 251), "bf16"), ((2000003, 40), "fp32"), ((60013, 1000), "fp32"), ((5000011, 7), "bf16")):
+        assert describe("sum", shape, 0, dtype).uneven and configs.first(describe("max", shape, 0, dtype), H200).abreast
+    for shape, dtype in (
+        ((401408, 64), "fp32"),  # rows are whole lines
+        ((2000003, 16), "fp32"),  # lines are whole rows
+        ((150001, 40), "fp32"),  # few values
+        ((50021, 251), "fp64"),  # fewer than would pay for rows of an odd length, once more
+    ):
+        problem = describe("sum", shape, 0, dtype)
+        assert problem.uneven == (dtype == "fp64") and (problem.abreast or shape == (50021, 251))
+    assert describe("argmax", (1000003, 40), 0, "fp32").uneven and not describe("argmax", (500003, 40), 0, "fp32").uneven
+
+
+def test_the_additions_of_the_second_launch_count():
+    columns = describe("sum", (8000003, 3), 0, "fp32")
+    tile = Tile("columns", 32, 64, warps=4, ahead=2, abreast=512, split=14)
+    chunk = -(-tiles_of(columns, tile)[1] // 14)
+    lanes, steps = 512, 14  # 7168 states of an output
+    assert depth_of(columns, tile) == (chunk - 1) + 6 + (steps - 1) + 9 and fold_tile(512 * 14).r0 == lanes
 
 
 @pytest.mark.parametrize("rows", [4, 16, 32])
@@ -122,6 +148,17 @@ def seen(monkeypatch):
 
 
 @kernels_only
+@pytest.mark.parametrize("inner", [3, 5, 7, 8, 24, 40])
+def test_narrow_rows_and_rows_that_start_on_vectors(inner, device, few_values_pay, seen, monkeypatch):
+    monkeypatch.setattr(problem, "LINE_BYTES", 1000003)  # of which no number of rows is one
+    for op, dtype in (("sum", torch.float32), ("max", torch.int8), ("argmax", torch.float16), ("var", torch.float32)):
+        for rows, gap in ((64, 0), (131, 0), (77, inner // 16)):
+            x = columns_of(dtype, rows, inner, gap, device)
+            check(reduce(x, op, 0), x, op, 0)
+    assert len(seen) == 12
+
+
+@kernels_only
 @pytest.mark.parametrize("r0, split", [(1, 1), (1, 7), (2, 3), (8, 1), (8, 2)])
 @pytest.mark.parametrize("op", ["sum", "argmax", "var"])
 def test_every_way_of_sharing(op, r0, split, device, few_values_pay, seen):
@@ -141,7 +178,7 @@ def test_it_can_be_forced_and_forbidden(device, few_values_pay, seen):
     assert [tile.abreast for tile in seen] == [4, 16, 32]
     with (
         autotune.force(config={"ABREAST": 2}),
-        pytest.raises(ValueError, match="ABREAST=2 is illegal: here rows are read 1, 32, 16, 4 at a time"),
+        pytest.raises(ValueError, match="ABREAST=2 is illegal: here rows are read 1, 4, 16, 32, 128 at a time"),
     ):
         reduce(x, "sum", 0)
     with autotune.force(config={"ABREAST": 4}), pytest.raises(ValueError, match="rows are read 1 at a time"):

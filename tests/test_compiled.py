@@ -60,10 +60,9 @@ def spilled(kernel):
 
 
 def streamed_loads(kernel):
-    """{bytes: count} of the loads of the input: those that are evicted first, or where nothing is, all but those of partial states."""
+    """{bytes: count} of the loads of the input: those that are evicted first."""
     loads = re.findall(r"ld\.global([\w.:]*?)(?:\.v(\d))?\.[bfsu](\d+)", kernel.asm["ptx"])
-    streamed = [load for load in loads if "evict_first" in load[0]] or [load for load in loads if ".cg" not in load[0]]
-    return Counter(int(lanes or 1) * int(bits) // 8 for _, lanes, bits in streamed)
+    return Counter(int(lanes or 1) * int(bits) // 8 for how, lanes, bits in loads if "evict_first" in how)
 
 
 def shuffles(kernel):

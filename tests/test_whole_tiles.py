@@ -1,5 +1,7 @@
 """Where instructions bind, tiles that lie within their rows are not masked, and no value is lost or counted twice at the edges."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from bounds import check
@@ -8,7 +10,7 @@ from gemv_oracle import check_gemv
 
 import tri_reduce
 from tri_reduce import targets
-from tri_reduce.geometry import Tile
+from tri_reduce.geometry import Tile, coordinates
 from tri_reduce.inventory import specialized
 from tri_reduce.problem import describe
 
@@ -37,11 +39,23 @@ def test_tiles_without_a_loop_are_whole_where_every_row_fills_them():
     assert walk("var", (99, 772), 1, "fp32", tile, start=1).whole == 0b0110
     assert walk("var", (99, 772), 1, "fp32", Tile("rows", 2, 256, split=2, warps=2)).whole == 0  # programs read different ones
     assert walk("sum", (99, 772), 1, "fp32", tile).whole == 0
+    assert walk("var", (99, 2308), 1, "fp32", replace(tile, ahead=16)).whole == 0b0111111111
+
+
+def test_as_many_tiles_as_shall_be_read_together_need_no_loop():
+    """A loop reads four at most, whatever it is asked for."""
+    problem = describe("sum", (99, 2560), 1, "fp32")  # ten tiles
+    for ahead, tiles, together, coordinate in ((1, 0, 1, 1), (4, 0, 4, 4), (8, 0, 4, 4), (16, 10, 4, 16), (64, 10, 4, 16)):
+        tile = Tile("rows", 2, 256, warps=2, ahead=ahead)
+        how = walk("sum", (99, 2560), 1, "fp32", tile)
+        assert (how.tiles, how.ahead, coordinates(problem, tile)[5]) == (tiles, together, coordinate)
+    assert walk("sum", (99, 1024), 1, "fp32", Tile("rows", 2, 256, warps=2)).tiles == 4  # few never need one
+    assert walk("sum", (99, 17 * 256), 1, "fp32", Tile("rows", 2, 256, warps=2, ahead=64)).tiles == 0  # many do
 
 
 @pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
 @pytest.mark.parametrize("layout", ["rows", "columns"])
-@pytest.mark.parametrize("ahead", [1, 2, 4])
+@pytest.mark.parametrize("ahead", [1, 2, 4, 8, 32])
 @pytest.mark.parametrize("op", OPS)
 def test_right_at_every_edge(op, ahead, layout, device):
     config = {"XBLOCK": 2, "R0_BLOCK": TILE, "num_warps": 1, "AHEAD": ahead}
@@ -87,7 +101,7 @@ def test_rows_of_outer_axes_are_whole_between_their_ends():
 
 @pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
 @pytest.mark.parametrize("layout", ["rows", "columns"])
-@pytest.mark.parametrize("ahead", [1, 4])
+@pytest.mark.parametrize("ahead", [1, 4, 16])
 @pytest.mark.parametrize("op", OPS)
 def test_right_at_every_edge_of_outer_axes(op, ahead, layout, device):
     config = {"XBLOCK": 2, "R0_BLOCK": TILE, "R1_BLOCK": 1, "num_warps": 1, "AHEAD": ahead}
@@ -107,7 +121,7 @@ def test_right_at_every_edge_of_outer_axes(op, ahead, layout, device):
 
 @pytest.mark.skipif(REFERENCE, reason="without kernels a forced plan is ignored")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int8])
-@pytest.mark.parametrize("split, ahead", [(1, 1), (1, 2), (1, 4), (2, 2)])
+@pytest.mark.parametrize("split, ahead", [(1, 1), (1, 2), (1, 4), (2, 2), (1, 8), (2, 16), (1, 64)])
 def test_gemv_right_at_every_edge(split, ahead, dtype, device, monkeypatch, no_remembered_plans):
     """Rows and vectors lie among what would show: NaN, or the largest number."""
     monkeypatch.setattr("tri_reduce.problem.LONG", 1)

@@ -53,7 +53,8 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll or t.abreast), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
     margin = SLANTED_MARGIN if problem.slanted else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
-    times[0] = 0 if _held(problem, by_rule) or by_rule[0].abreast else times[0] / margin
+    times[[t.abreast > 0 for t in tiles]] *= 1 if problem.uneven else margin
+    times[0] = 0 if held(problem, by_rule) or by_rule[0].abreast else times[0] / margin
     times[1 : 1 + len(timed)] = range(-len(timed), 0)  # before all that are estimated
     found: dict[Coordinates, Tile] = {}
     alike: Counter[tuple[int, int, int]] = Counter()
@@ -77,16 +78,17 @@ def _deepest(problem: Problem, by_rule: tuple[Tile, ...]) -> int:
     return max(depth_limit(problem), depth_of(problem, by_rule[0]))
 
 
-def _held(problem: Problem, by_rule: tuple[Tile, ...]) -> bool:
-    """Rows of one load stay with a thread, whatever was timed or promised."""
+def held(problem: Problem, by_rule: tuple[Tile, ...]) -> bool:
+    """Rows of one load stay with a thread, whatever else was timed or promised."""
     return by_rule[0].unroll > 0 and problem.rnumel * problem.dtype.itemsize <= LOAD_BYTES
 
 
 def _timed(problem: Problem, target: Target, by_rule: tuple[Tile, ...], apart: frozenset[str]) -> list[Tile]:
     """Tiles of the nearest timed problem."""
-    if not _ranked(problem, target, by_rule) or _held(problem, by_rule):
+    if not _ranked(problem, target, by_rule):
         return []
-    return [tile for tile in nearest(problem, target, apart) if depth_of(problem, tile) <= _deepest(problem, by_rule)]
+    deepest, by_thread = _deepest(problem, by_rule), held(problem, by_rule)
+    return [t for t in nearest(problem, target, apart) if depth_of(problem, t) <= deepest and (t.unroll or not by_thread)]
 
 
 def canonical(problem: Problem, target: Target) -> Tile:

@@ -27,6 +27,7 @@ REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 36.6, 1.13, 0.148  # of a thread: a
 BARRIER = 0.0115  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
 START = 0.00482  # us a core takes to begin a program
 SHARE, FOLD = 0.0721, 2.23  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
+APART = 2.2  # us that a second launch takes, begun early, to fold; measured, not fitted
 ISSUE = 1.01  # instructions for each load, of a value or of 16 bytes
 HEAD = 0.333  # instructions for each value of rows that start between vectors and are masked throughout: two masks
 SHUFFLE = 0.634  # instructions for each step of a fold over lanes
@@ -61,6 +62,7 @@ class Facts(NamedTuple):
     chunk: Any  # tiles that a program reads
     split: Any
     partials: Any  # tiles of them that the last program of an output folds
+    apart: Any  # a second launch folds
 
 
 def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
@@ -69,13 +71,13 @@ def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
     chunks: dict[Any, int] = {}  # by what they depend on
     rows = []
     for t in tiles:
-        shape = t.x, t.r0, t.r1, t.split, t.unroll
+        shape = t.x, t.r0, t.r1, t.split, t.unroll, t.abreast
         if shape not in chunks:
             chunks[shape] = max(1, -(-tiles_of(problem, t)[1] // t.split))
         partials = -(-t.split // fold_block(t, 4 * problem.arity)) if t.split > 1 else 0
         rows.append((
             vector(problem, t), size * together(problem, t), output_tiles(problem, t) * t.split, t.x, t.lanes, t.warps,
-            target.warp * t.warps, t.ahead, t.unroll, chunks[shape], t.split, partials,
+            target.warp * t.warps, t.ahead, t.unroll, chunks[shape], t.split, partials, t.abreast > 0,
         ))  # fmt: skip
     head = problem.layout == "rows" and not problem.aligned_rows and not problem.busy
     same = (columns, size, problem.arity, problem.op == "gemv", head, instructions(problem), problem.nbytes)
@@ -135,4 +137,5 @@ def microseconds(f: Facts, target: Target) -> Any:
     work = most * (f.chunk * f.lanes * each + SHUFFLE * f.threads * steps)
     computing = work / (LANES * RATE * np.minimum(np.minimum(most, held) * f.threads / BUSY, 1))
     body = (reading**SHARPNESS + computing**SHARPNESS + waiting**SHARPNESS) ** (1 / SHARPNESS)
-    return LAUNCH + body + START * most + np.where(f.split > 1, SHARE + FOLD * np.sqrt(f.partials), 0)
+    end = np.where(f.split > 1, SHARE + FOLD * np.sqrt(f.partials), 0)
+    return LAUNCH + body + START * most + np.where(f.apart > 0, APART, end)

@@ -16,6 +16,7 @@ FOLD_BYTES = 32  # of states that a thread holds in the last fold
 FOLD_LANES = 512  # of a program of a kernel that only folds: it is short of programs, not of lanes
 SEGMENT = 96  # bytes of a row of a slanted tile: what it shares with its neighbours is little beside that
 FOLD_GROUP = 32  # tiles of partials that it adds up one after another before it adds up those sums
+TOGETHER, MOST_STRAIGHT = 4, 16  # tiles that kernels read before they combine any; that a program reads without a loop, if `ahead` says so
 Coordinates = tuple[int, ...]
 
 
@@ -42,7 +43,7 @@ class Tile:
     r1: int = 1
     split: int = 1
     warps: int = 4
-    ahead: int = 1  # iterations of the loop over tiles whose loads may be in flight together
+    ahead: int = 1  # iterations of the loop over tiles whose loads may be in flight together; no loop is left of so many
     unroll: int = 0  # tiles, where the whole reduced axis is walked without a loop; 0: a loop
     plain: bool = False  # masks and loads element by element: bits then do not depend on where a tensor lies in memory
     abreast: int = 0  # rows of columns that are read as one, folded by a launch of its own; 0: as they are
@@ -98,13 +99,22 @@ def tiles_of(problem: Problem, tile: Tile) -> tuple[int, int]:
     return inner_tiles, inner_tiles * -(-(problem.rnumel // inner) // tile.r1)
 
 
-def coordinates(problem: Problem, tile: Tile) -> Coordinates:
-    """What a tile is to the compiler: (x, r0, r1, split, warps, ahead, unroll), `ahead` 0 where no loop is left; and `abreast` if it is."""
+def straight(problem: Problem, tile: Tile) -> int:
+    """Tiles that a program reads without a loop: few, or no more than shall be in flight together. 0: it has a loop."""
+    if tile.unroll or tile.programs:
+        return tile.unroll
     _, tiles = tiles_of(problem, tile)
-    chunk = -(-tiles // tile.split)
-    straight = tile.unroll or (0 < chunk <= 4 and (len(problem.reduced) == 1 or chunk * tile.split == tiles))
-    abreast = (tile.abreast,) if tile.abreast else ()
-    return tile.x, tile.r0, tile.r1, tile.split, tile.warps, 0 if straight else tile.ahead, tile.unroll, *abreast
+    chunk, most = -(-tiles // tile.split), min(max(tile.ahead, TOGETHER), MOST_STRAIGHT)
+    return chunk if chunk <= most and (len(problem.reduced) == 1 or chunk * tile.split == tiles) else 0
+
+
+def coordinates(problem: Problem, tile: Tile) -> Coordinates:
+    """What a tile is to the compiler: (x, r0, r1, split, warps, ahead, unroll), and `abreast` if it is. ahead: 0 where no loop is left in
+    any case, MOST_STRAIGHT where none is because of it.
+    """
+    count, abreast = straight(problem, tile), (tile.abreast,) if tile.abreast else ()
+    ahead = min(tile.ahead, TOGETHER) if not count else 0 if tile.unroll or count <= TOGETHER else MOST_STRAIGHT
+    return tile.x, tile.r0, tile.r1, tile.split, tile.warps, ahead, tile.unroll, *abreast
 
 
 def depth_limit(problem: Problem) -> int:
@@ -116,11 +126,10 @@ def depth_of(problem: Problem, tile: Tile) -> int:
     """Additions one after another on the way of a value: in its lane, across lanes, over the partials of programs that share outputs."""
     _, tiles = tiles_of(problem, tile)
     depth = max(0, -(-tiles // tile.split) - 1) + (tile.r0 * tile.r1).bit_length() - 1
-    if tile.abreast:
-        depth += (tile.split * tile.abreast).bit_length()
-    elif tile.split > 1:
-        block = fold_block(tile, 8 * problem.arity)
-        steps = -(-tile.split // block)
+    slots = tile.split * max(tile.abreast, 1)
+    if slots > 1:
+        block = fold_tile(slots).r0 if tile.abreast else fold_block(tile, 8 * problem.arity)
+        steps = -(-slots // block)
         depth += min(steps, FOLD_GROUP) + -(-steps // FOLD_GROUP) - 2 + block.bit_length() - 1
     return depth
 

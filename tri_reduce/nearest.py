@@ -30,7 +30,7 @@ class Timed(NamedTuple):
 
 
 def kind(problem: Problem) -> tuple[Any, ...]:
-    """What two problems must agree in: the work on a value, the layout, how values lie beside vectors and whether rows can be read as one,
+    """What two problems must agree in: the work on a value, the layout, how values lie beside vectors, whether rows are best read as one,
     whether a tile holds a row.
     """
     work = problem.op if problem.op == "gemv" or problem.arity > 1 else "one state"
@@ -41,7 +41,7 @@ def kind(problem: Problem) -> tuple[Any, ...]:
         problem.dtype.itemsize,
         problem.row_alignment if problem.layout == "rows" else problem.column_vector,
         problem.slanted,
-        bool(problem.abreast),
+        problem.uneven,
         len(problem.kept),
         len(problem.reduced),
         min(pow2_ceil(inner), LONGEST) if problem.layout == "rows" else 0,

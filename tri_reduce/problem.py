@@ -18,8 +18,10 @@ from . import dtypes
 
 LONG = 512  # a row of gemv whose tiles are mostly whole
 MANY_VALUES = 1 << 20  # of columns that start anywhere: reading fewer in vectors saves less than it costs
-ABREAST_VALUES, LARGE_STATES = 1 << 22, 4  # reading rows as one pays for more values than that, or so many times as many
-ABREAST = (8, 4, 1)  # times the fewest rows that start on a vector together, so on 128 bytes, on 64 or on 16
+ABREAST_VALUES, LARGE_STATES = 1 << 22, 4  # reading rows as one may pay for more values than that, or so many times as many
+NARROW = 2  # times as many, where rows start on vectors or are shorter than two
+ABREAST = (8, 4, 1, 32)  # times the fewest rows that start on a vector together and are long: so on 128 bytes, on 64 or on 16
+LINE_BYTES, ROW_BYTES = 128, 4096  # that memory reads at once; of the likeliest such row at least
 COLUMN_BYTES = 1024  # of a column of such rows: what its programs leave to be folded is little beside that
 MOST_ABREAST = 1 << 18  # elements of such a row: longer ones were never timed
 GAP = 16  # elements of a row for each between two rows: read as well, and ignored
@@ -165,17 +167,29 @@ class Problem:
 
     @cached_property
     def abreast(self) -> tuple[int, ...]:
-        """Numbers of rows that lie on vectors if they are read as one, where single rows of columns do not; likeliest first."""
+        """Numbers of rows of columns that lie on vectors if they are read as one; likeliest first."""
         row, inner, vector = self.reduced[-1], self.kept[-1], self.vector
         single = len(self.kept) == len(self.reduced) == 1 and self.layout == "columns" and not self.masked and self.op != "gemv"
         close = inner.size <= row.strides[0] <= inner.size + inner.size // GAP
-        if not (single and close and self.shift == 0 and self.column_vector < vector and inner.size >= 2 * vector):
+        if not (single and close and self.shift == 0 and self.xnumel * self.rnumel >= self._abreast_values):
             return ()
         fewest = vector // math.gcd(vector, row.strides[0])
-        if self.xnumel * self.rnumel < ABREAST_VALUES * (LARGE_STATES if self.arity > 1 else 1):
-            return ()
-        numbers = [n * fewest for n in ABREAST if n * fewest * row.strides[0] <= MOST_ABREAST]
+        longest = ABREAST[0] * fewest * row.strides[0] * self.dtype.itemsize
+        fewest <<= max(0, (ROW_BYTES - 1) // longest).bit_length()
+        numbers = [n * fewest for n in ABREAST if 1 < n * fewest <= MOST_ABREAST // row.strides[0]]
         return tuple(n for n in numbers if row.size // n * self.dtype.itemsize >= COLUMN_BYTES)
+
+    @cached_property
+    def uneven(self) -> bool:
+        """Rows of columns share lines of memory in ever other ways, and are so many that it pays to read several as one."""
+        pitch = self.reduced[-1].strides[0] * self.dtype.itemsize
+        odd = self.column_vector < self.vector and self.kept[-1].size >= 2 * self.vector
+        many = self.xnumel * self.rnumel >= self._abreast_values * (1 if odd else NARROW)
+        return bool(self.abreast) and many and pitch % LINE_BYTES > 0 and LINE_BYTES % pitch > 0
+
+    @property
+    def _abreast_values(self) -> int:
+        return ABREAST_VALUES * (LARGE_STATES if self.arity > 1 else 1)
 
     def as_one(self, rows: int) -> Problem:
         """The problem of columns of which so many rows are read as one: outputs for each of them, and for what lies between them. The last

@@ -9,14 +9,13 @@ from dataclasses import replace
 
 from .geometry import Tile, depth_limit, depth_of, fit_grid, output_tiles, pow2_ceil, pow2_floor, row_overhang, share, tiles_of
 from .lattice import holds
-from .problem import Problem
+from .problem import LINE_BYTES, Problem
 from .targets import Target
 
 TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
 SHORT_ROW = 1024  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
-LINE_BYTES = 128  # of a row of columns: what the caches fetch
 RAGGED_COLUMNS, RAGGED_ROWS, RAGGED_LANES = 64, 16, 1024  # of a tile of columns that do not start on a vector; at least LINE_BYTES wide
 RAGGED_PROGRAMS, RAGGED_BYTES = 4.5, 32 << 20  # on a core; of less input, tiles are narrower
 ABREAST_BYTES, ABREAST_WARPS = 8192, 4  # of a tile of rows that are read as one, a part of it where states are larger ...
@@ -64,7 +63,7 @@ def thread_rows(problem: Problem, target: Target) -> list[Tile]:
 
 
 def rows_abreast(problem: Problem, target: Target) -> list[Tile]:
-    """Columns whose rows start anywhere, of which several are read as one that does not; a second launch folds."""
+    """Columns of which several rows are read as one, that starts on a vector and wastes nothing; a second launch folds."""
     found, size, large = [], problem.dtype.itemsize, problem.arity > 1
     numbers = problem.abreast if target.apart else ()
     for rows in numbers[large:] + numbers[:large]:  # of large states, fewer: they leave more to be folded
@@ -165,12 +164,14 @@ def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
             replace(base, x=base.x * 2),
             replace(base, r0=min(base.r0 * 2, pow2_ceil(problem.reduced[-1].size + row_overhang(problem)))),
         ]
-    found = [*thread_rows(problem, target), *rows_abreast(problem, target)]
+    found, abreast = thread_rows(problem, target), rows_abreast(problem, target)
+    found += abreast if problem.uneven else []
     for shape in shapes:
         tile = with_split(problem, target, replace(shape, warps=_warps(problem, target, shape)))
         found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
         if tile.split > 1:
             found += [share(problem, target, tile, tile.split * 2), share(problem, target, tile, tile.split // 2)]
+    found += abreast
     found = [_held(problem, target, t) if target.warp else replace(t, ahead=1) for t in found]
     deepest = max(depth_limit(problem), depth_of(problem, found[0]))
     return tuple(dict.fromkeys(fit_grid(problem, target, t) for t in found if depth_of(problem, t) <= deepest))

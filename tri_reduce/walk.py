@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .geometry import Tile, seen, slanted, tiles_of
+from .geometry import TOGETHER, Tile, seen, slanted, straight, tiles_of
 from .kernels.compat import Constant
 from .problem import Axis, Problem
-
-EVICTION = "evict_first"  # every vector is read once
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +20,10 @@ class Walk(Constant):
     columns that are read as one, which is folded elsewhere (0: as they are). tail: some outputs have a contribution more than the others.
     full_x, full_r: tiles end where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing
     is masked either. peel: of a loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output,
-    else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. evict: the load's
-    eviction policy. precast: what values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old
-    output is a contribution. truth: the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is
-    read in the matrix's layout. early: the next launch may begin before this one ends (see capture.py).
+    else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. precast: what values
+    become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result
+    is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next
+    launch may begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -46,7 +44,6 @@ class Walk(Constant):
     slot_fast: bool
     tiles: int
     ahead: int
-    evict: str
     precast: Any = None
     masked: bool = False
     seed: str | None = None
@@ -63,19 +60,18 @@ class Walk(Constant):
 def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
     """The walk of a tile through a problem; `more` is what the two kernels differ in."""
     inner_tiles, tiles = tiles_of(problem, tile)
+    count, ahead = straight(problem, tile), min(tile.ahead, TOGETHER)
     problem = seen(problem, tile)
-    chunk = -(-tiles // tile.split)
     period = slanted(problem, tile)
     single = len(problem.reduced) == 1
-    unroll = 0 if tile.programs else tile.unroll or (chunk if 0 < chunk <= 4 and (single or chunk * tile.split == tiles) else 0)
     vector = problem.vector if problem.layout == "rows" and not tile.plain and tile.r0 >= problem.vector else 1
     if tile.unroll and problem.layout == "rows":
         vector = tile.r0
-    full_r = _covers(problem, tile, tiles, unroll * tile.split if unroll else tiles)
+    full_r = _covers(problem, tile, tiles, count * tile.split if count else tiles)
     head = vector > 1 and not tile.unroll and not problem.aligned_rows
     line = tile.r1 == 1 and not tile.unroll  # tiles follow one another along the rows
-    straight = (problem.busy or tile.abreast > 0 or (head and problem.singly)) and line and not full_r
-    row = chunk if single else inner_tiles
+    ends = (problem.busy or tile.abreast > 0 or (head and problem.singly)) and line and not full_r  # are masked alone
+    row = -(-tiles // tile.split) if single else inner_tiles
     return Walk(
         kept=min(len(problem.kept), 3),
         reduced=min(len(problem.reduced), 3),
@@ -88,14 +84,13 @@ def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
         column_vec=problem.vector if period else 1 if tile.plain else problem.column_vector,
         full_x=not period and problem.xnumel % tile.x == 0,
         full_r=full_r,
-        whole=_whole(problem, tile, unroll, head) if straight and single else 0,
-        peel=straight and not unroll and row > 2 * tile.ahead,
+        whole=_whole(problem, tile, count, head) if ends and single else 0,
+        peel=ends and not count and row > 2 * ahead,
         tail=problem.tail > 0,
         abreast=tile.abreast,
         slot_fast=problem.layout != "columns",
-        tiles=unroll,
-        ahead=tile.ahead,
-        evict=EVICTION if not tile.unroll else "",  # a thread that walks its own row reads neighbours of what it read
+        tiles=count,
+        ahead=ahead,
         **more,
     )
 

@@ -48,7 +48,7 @@ def read_tile(
         index = inner * i_r0
         if HOW.reduced > 1:
             index += unravel_outer(outer, i_r1, HOW.reduced, DEEP, 2)
-    return tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict), valid, index
+    return tl.load(x_ptr + offsets, mask=readable, other=0, eviction_policy="evict_first"), valid, index
 
 
 @jit

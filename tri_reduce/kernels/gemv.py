@@ -26,7 +26,7 @@ def read_tile(
         readable, valid = reach, mine
     else:
         readable, valid = readable & reach, valid & mine
-    a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy=HOW.evict)
+    a = tl.load(a_ptr + offsets, mask=readable, other=0, eviction_policy="evict_first")
     if HOW.vector_2d and HOW.head and (HOW.peel or HOW.whole > 0):  # by single elements, whose addresses differ by constants in a thread
         begin = v_ptr + tl.cast(t, tl.int64) * R0_BLOCK * v_r0
         first = v_row[:, None] - a_row % HOW.vec * v_r0
@@ -85,7 +85,7 @@ def gemv_kernel(
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
             acc = update_tiles(acc, begin + n, a_ptr, v_ptr, rows, v_row, live, reach, R0, a_r0, v_r0, OP, HOW, R0_BLOCK, TILES - n,
-                               HOW.whole)  # fmt: skip
+                               HOW.whole >> n & 15)  # fmt: skip
     else:
         if HOW.peel and HOW.head:  # rows start within their first tile
             for t in range(begin, tl.minimum(end, 1)):

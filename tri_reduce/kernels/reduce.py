@@ -55,7 +55,7 @@ def reduce_kernel(
     if TILES > 0:
         for n in tl.static_range(0, TILES, 4):
             acc = update_tiles(acc, begin + n, x_ptr, where_ptr, rows, where_row, live, reach, origin, R1, ends, x_r1, x_r0, w_r1,
-                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n, HOW.whole)  # fmt: skip
+                               w_r0, i_r1, i_r0, inner_tiles, OP, HOW, R0_BLOCK, R1_BLOCK, TILES - n, HOW.whole >> n & 15)  # fmt: skip
     else:
         if HOW.peel and HOW.head and HOW.reduced == 1:  # rows start within their first tile
             for t in range(begin, tl.minimum(end, 1)):
