@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tri_reduce.configs import candidates
-from tri_reduce.geometry import Coordinates, Tile, coordinates, depth_limit, depth_of, fit_grid, pow2_ceil, row_overhang, share
+from tri_reduce.geometry import (
+    MOST_STRAIGHT,
+    Coordinates,
+    Tile,
+    coordinates,
+    depth_limit,
+    depth_of,
+    fit_grid,
+    pow2_ceil,
+    row_overhang,
+    share,
+)
 from tri_reduce.lattice import holds
 from tri_reduce.problem import Problem
 from tri_reduce.rules import thread_rows
@@ -17,7 +28,7 @@ from tri_reduce.targets import Target
 LEAST_LANES, LEAST_COLUMN = 256, 4  # smaller tiles leave most of a warp idle, or most of a memory transaction
 THREAD_VALUES = 64  # of the accumulators, in 32-bit registers of a thread: more are spilled
 PROGRAMS = (1, 2, 4, 8, 16, 32, 64)  # on a core, where outputs are shared between programs
-AHEAD = (1, 2, 4)
+AHEAD = (1, 2, 4, MOST_STRAIGHT)
 
 
 def powers(low: int, high: int) -> list[int]:
@@ -141,8 +152,7 @@ def neighbours(problem: Problem, target: Target, tile: Tile) -> Iterator[Tile]:
             replace(tile, x=tile.x // 2, r0=tile.r0 * 2),
             replace(tile, r1=tile.r1 * 2),
             replace(tile, r1=tile.r1 // 2),
-            replace(tile, ahead=5 - tile.ahead),
-            replace(tile, ahead=2),
+            *(replace(tile, ahead=n) for n in AHEAD),
         ]
     found = [t for t in changed if min(t.x, t.r0, t.r1) >= 1 and (t.warps >= 1 or not target.warp)]
     found = [t if t.unroll else shared(problem, target, t, t.split) for t in found]

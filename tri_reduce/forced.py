@@ -33,9 +33,9 @@ def forced(problem: Problem, target: Target, name: str | None, split: int | None
         changes: dict[str, Any] = {KNOBS[key]: value for key, value in config.items()}
         tile = replace(tile, unroll=0, **changes)
         tile = replace(tile, abreast=0) if tile.abreast == 1 else tile
-    rows = problem.abreast if target.apart else ()
+    rows = sorted((1, *problem.abreast)) if target.apart else [1]
     if tile.abreast and tile.abreast not in rows:
-        raise ValueError(f"config ABREAST={tile.abreast} is illegal: here rows are read {', '.join(map(str, sorted((1, *rows))))} at a time")
+        raise ValueError(f"config ABREAST={tile.abreast} is illegal: here rows are read {', '.join(map(str, rows))} at a time")
     if target.persistent:
         if tile.r1 > 1:
             raise ValueError(f"config R1_BLOCK={tile.r1} is illegal on {target.name}: its tiles lie on one reduced axis")

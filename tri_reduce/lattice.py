@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .cost import vector
-from .geometry import Tile, coordinates, depth_of, fit_grid, pow2_ceil, row_overhang, share
+from .geometry import TOGETHER, Tile, coordinates, depth_of, fit_grid, pow2_ceil, row_overhang, share, straight
 from .monoids import MONOIDS
 from .problem import Problem
 from .targets import Target
@@ -80,5 +80,6 @@ def holds(problem: Problem, target: Target, tile: Tile) -> bool:
     """The registers hold what a thread reads ahead: three states in the lanes of rows leave none, unless four values become one state."""
     if problem.arity == 3 and problem.layout != "columns" and not _at_once(problem):
         return False
-    values, whole = tile.lanes / (target.warp * tile.warps) * tile.ahead, vector(problem, tile)
+    together = straight(problem, tile) or min(tile.ahead, TOGETHER)
+    values, whole = tile.lanes / (target.warp * tile.warps) * together, vector(problem, tile)
     return values * problem.dtype.itemsize / 4 <= IN_FLIGHT if whole > 1 else values <= SINGLE
