@@ -16,7 +16,8 @@ from tri_reduce.geometry import Tile
 from tri_reduce.launcher import Passed, compiled
 from tri_reduce.monoids import products
 from tri_reduce.problem import Problem
-from tri_reduce.specialize import Specialization, of_gemv, of_reduce
+from tri_reduce.specialization import Specialization
+from tri_reduce.specialize import of_gemv, of_reduce
 from tri_reduce.targets import Target
 from tri_reduce.validate import reduction
 

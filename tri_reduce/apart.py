@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import dtypes, launch, targets
 from .launch import ROOM_BYTES, Plan, allocator, overlapping
-from .specialize import Specialization
+from .specialization import Specialization
 
 
 class Apart(Plan):

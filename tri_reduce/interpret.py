@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .specialize import Specialization
+from .specialization import Specialization
 
 _ONE_AT_A_TIME = threading.Lock()  # the interpreter's grid and its patches of triton.language are the process's
 OVERHANG = 16  # elements: a row is read to the end of its last vector

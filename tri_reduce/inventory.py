@@ -16,7 +16,8 @@ from .kinds import kind_of
 from .monoids import MONOIDS, counted, lookup, products
 from .problem import Problem, describe
 from .slot_plans import beside, of_combine, of_merge, of_segment, segment_tile, slot_count
-from .specialize import Specialization, of_gemv, of_reduce
+from .specialization import Specialization
+from .specialize import of_gemv, of_reduce
 from .targets import Target
 from .validate import value_types
 

@@ -18,7 +18,7 @@ from . import capture, dtypes, targets
 from .interpret import interpret
 from .launcher import MIDDLE, Passed, compiled, launcher
 from .problem import contiguous_strides
-from .specialize import Specialization
+from .specialization import Specialization
 from .workspaces import WORKSPACES, workspace
 
 current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else torch.cuda.current_device

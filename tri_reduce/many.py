@@ -17,7 +17,8 @@ from .launch import Plan
 from .monoids import Monoid, together
 from .plans import PLANS, Reduction, choose, remember, shift_of
 from .problem import contiguous_strides, of_strides
-from .specialize import Specialization, of_reduce
+from .specialization import Specialization
+from .specialize import of_reduce
 from .tuning import Trial
 from .validate import reduction
 

@@ -21,7 +21,8 @@ from .geometry import Tile
 from .launch import Bound
 from .monoids import Monoid, counted, products
 from .problem import Problem, coalesce, of_strides
-from .specialize import Specialization, of_gemv, of_reduce
+from .specialization import Specialization
+from .specialize import of_gemv, of_reduce
 from .tuning import Trial
 
 REFERENCE = "the PyTorch reference: no kernels for this device"

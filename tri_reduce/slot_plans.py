@@ -13,7 +13,8 @@ from .kernels.segments import segment_kernel
 from .kernels.slots import combine_kernel, merge_kernel
 from .monoids import DeviceOp
 from .problem import Problem, coalesce, contiguous_strides
-from .specialize import POINTEES, RUN_TIME, Specialization, axis_values, of_states, specialization
+from .specialization import POINTEES, RUN_TIME, Specialization, axis_values, specialization
+from .specialize import of_states
 from .targets import Target
 from .walk import deep
 

@@ -7,7 +7,8 @@ from typing import Any
 from tri_reduce import MONOIDS, ascend, configs, dtypes, targets
 from tri_reduce.monoids import counted, lookup
 from tri_reduce.problem import Problem, of_strides
-from tri_reduce.specialize import Specialization, of_gemv, of_reduce
+from tri_reduce.specialization import Specialization
+from tri_reduce.specialize import of_gemv, of_reduce
 
 LAYOUTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {  # sizes, strides, reduced dims
     "rows": ((300, 3000), (3000, 1), (1,)),
