@@ -1,4 +1,4 @@
-"""What `triton.compile` and a launcher need to know of one kernel, and no tensor: which arguments are constants, what may be assumed of others.
+"""What `triton.compile` and a launcher need to know of one kernel, and no tensor: what is constant, what may be assumed of what is not.
 
 `specialize.py` makes them from problems and tiles, `launch.py` runs them, `verify.py` inspects them.
 """
