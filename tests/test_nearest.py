@@ -16,6 +16,7 @@ from tri_reduce.configs import candidates, explain
 from tri_reduce.geometry import coordinates, depth_limit, depth_of, output_tiles, tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, normalise_dims, of_strides
+from tri_reduce.rules import guesses
 from tri_reduce.targets import H200
 
 TIMED = [timed for places in nearest.table("h200").values() for _, timed in places]
@@ -44,6 +45,15 @@ def test_a_problem_near_it_gets_its_tile_with_as_many_programs():
     )
     for near, factor in ((shorter, 1), (wider, 192 / 256)):
         assert (near.x, near.r0, near.warps) == (tile.x, tile.r0, tile.warps) and near.split == pytest.approx(tile.split * factor, rel=0.1)
+
+
+def test_rows_of_one_load_stay_with_a_thread_whatever_was_timed():
+    held = [timed.problem for timed in TIMED if configs.held(timed.problem, guesses(timed.problem, H200))]
+    assert len(held) >= 5
+    for problem in held:
+        assert configs.first(problem, H200).unroll and all(tile.unroll for tile in nearest.nearest(problem, H200))
+    chosen = configs.first(describe("sum", (4285714, 7), 1, "fp16"), H200)
+    assert chosen != guesses(describe("sum", (4285714, 7), 1, "fp16"), H200)[0]  # but which tile of threads is the table's
 
 
 def test_a_call_says_which_problem_its_tile_was_timed_for():

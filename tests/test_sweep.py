@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,9 +72,18 @@ def test_a_lattice_begins_with_the_selectors_candidates_in_their_order_and_has_n
 
 def test_neighbours_are_legal_and_differ_from_the_tile():
     for case in cases()[::40]:
-        problem, tile = case.problem, candidates(case.problem, H200)[0]
-        for near in lattice.neighbours(problem, H200, tile):
-            assert near != tile and (near.unroll or lattice.is_legal(problem, H200, near))
+        problem, first = case.problem, candidates(case.problem, H200)[0]
+        for tile in (first, replace(first, ahead=16)):
+            for near in lattice.neighbours(problem, H200, tile):
+                assert near != tile and (near.unroll or lattice.is_legal(problem, H200, near))
+                assert near.ahead in (1, 2, 4, 16)
+
+
+def test_a_vector_starts_where_its_kernel_is_told_it_does():
+    device = sweep.Device(torch.device("cpu"), H200, sweep.host_clock, 1 << 20)
+    for shape, trans in (((40, 71), False), ((37, 40), True)):
+        _, vector = sweep.Sweep(device, None, 0, 0).operands(Case("a", "gemv", shape, None, "fp32", trans))
+        assert vector.shape == (shape[not trans],) and vector.data_ptr() % 16 == 0
 
 
 def test_a_tile_and_its_coordinates_are_one_to_one():
