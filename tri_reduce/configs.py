@@ -110,9 +110,9 @@ def canonical(problem: Problem, target: Target) -> Tile:
 def select_configs(problem: Problem, target: Target | str) -> list[Any]:
     """The `@triton.autotune` list for a problem: `triton.Config`s, best guess first (the first is what policy "heuristic" runs).
 
-    kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile), AHEAD (iterations whose loads are in flight),
-    UNROLL (tiles that a thread walks of its own row, 0 elsewhere); ABREAST where so many rows of columns are read as one, and another
-    launch folds.
+    kwargs: XBLOCK, R0_BLOCK, R1_BLOCK, SPLIT (programs that share an output tile), AHEAD (tiles whose loads are in flight: up to four of
+    a loop, or all of up to 16, without a loop), UNROLL (tiles that a thread walks of its own row, 0 elsewhere); ABREAST where so many rows
+    of columns are read as one, and another launch folds.
     """
     target = by_name(target)
     return [config(tile, target) for tile in candidates(problem, target)]
