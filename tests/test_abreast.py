@@ -7,7 +7,7 @@ import torch
 from bounds import check
 from devices import REFERENCE
 
-from tri_reduce import autotune, configs, plans, problem, reduce, reduce_many, targets
+from tri_reduce import autotune, configs, geometry, plans, problem, reduce, reduce_many, targets
 from tri_reduce.dtypes import named
 from tri_reduce.geometry import Tile, coordinates, depth_limit, depth_of, fold_tile, output_tiles, share, tiles_of
 from tri_reduce.inventory import specialized
@@ -73,7 +73,15 @@ def test_the_additions_of_the_second_launch_count():
     tile = Tile("columns", 32, 64, warps=4, ahead=2, abreast=512, split=14)
     chunk = -(-tiles_of(columns, tile)[1] // 14)
     lanes, steps = 512, 14  # 7168 states of an output
-    assert depth_of(columns, tile) == (chunk - 1) + 6 + (steps - 1) + 9 and fold_tile(512 * 14).r0 == lanes
+    assert depth_of(columns, tile) == (chunk - 1) + 6 + (steps - 1) + 9 and fold_tile(512 * 14, 1).r0 == lanes
+
+
+def test_many_states_of_few_outputs_are_folded_in_few_steps():
+    assert [fold_tile(slots, 1).r0 for slots in (3, 512, 8192, 16384, 50000, 10**6)] == [4, 512, 512, 1024, 2048, 4096]
+    assert fold_tile(10**6, 3).r0 == 1024  # or registers spill
+    columns = describe("sum", (400000003, 7), 0, "fp16")
+    spec = specialized(columns, configs.first(columns, H200))
+    assert spec.fold.slots > 40000 and spec.fold.slots <= 32 * spec.fold.tile.r0
 
 
 @pytest.mark.parametrize("rows", [4, 16, 32])
@@ -156,6 +164,17 @@ def test_narrow_rows_and_rows_that_start_on_vectors(inner, device, few_values_pa
             x = columns_of(dtype, rows, inner, gap, device)
             check(reduce(x, op, 0), x, op, 0)
     assert len(seen) == 12
+
+
+@kernels_only
+@pytest.mark.parametrize("op", ["sum", "argmax", "var"])
+def test_many_states_are_folded_right(op, device, few_values_pay, seen, monkeypatch):
+    for name, value in (("FOLD_LANES", 2), ("FOLD_STEPS", 2), ("MOST_FOLD_LANES", 32)):
+        monkeypatch.setattr(geometry, name, value)
+    x = columns_of(torch.float32, 131, 5, 0, device)
+    with autotune.force(config={"ABREAST": 32, "R0_BLOCK": 1, "XBLOCK": 32}, split=3):
+        check(reduce(x, op, 0), x, op, 0)
+    assert seen[0].abreast * seen[0].split == 96 and seen[0].lanes == 32
 
 
 @kernels_only
@@ -281,3 +300,18 @@ def test_loads_are_whole_vectors(op, dtype):
         if each is spec:
             loads = [line for line in ptx.splitlines() if "ld.global" in line and "evict_first" in line]
             assert loads and all(".v4.b32" in line for line in loads)
+
+
+@pytest.mark.skipif(not REFERENCE, reason="compiled in the run that interprets nothing")
+@pytest.mark.parametrize(
+    "op, dtype", [("sum", "fp16"), ("sum", "fp64"), ("argmax", "fp32"), ("logsumexp", "fp32"), ("var", "fp32"), ("var", "fp64")]
+)
+def test_the_fold_of_many_states_spills_nothing(op, dtype):
+    from test_compiled import spilled
+
+    from tri_reduce.launcher import compiled
+
+    columns = describe(op, (400000003, 7), 0, dtype)
+    fold = specialized(columns, next(t for t in configs.candidates(columns, H200) if t.abreast)).fold
+    assert fold.slots > 40000
+    assert spilled(compiled((fold.fn, fold.signature, fold.constexprs, fold.divisible, fold.warps), H200, 0)) == 0

@@ -13,7 +13,11 @@ from .problem import Problem
 from .targets import Target
 
 FOLD_BYTES = 32  # of states that a thread holds in the last fold
-FOLD_LANES = 512  # of a program of a kernel that only folds: it is short of programs, not of lanes
+FOLD_LANES, FOLD_STEPS, MOST_FOLD_LANES = (
+    512,
+    16,
+    4096,
+)  # of a program of a kernel that only folds: short of programs, unless slots are many
 SEGMENT = 96  # bytes of a row of a slanted tile: what it shares with its neighbours is little beside that
 FOLD_GROUP = 32  # tiles of partials that it adds up one after another before it adds up those sums
 TOGETHER, MOST_STRAIGHT = 4, 16  # tiles that kernels read before they combine any; that a program reads without a loop, if `ahead` says so
@@ -128,7 +132,7 @@ def depth_of(problem: Problem, tile: Tile) -> int:
     depth = max(0, -(-tiles // tile.split) - 1) + (tile.r0 * tile.r1).bit_length() - 1
     slots = tile.split * max(tile.abreast, 1)
     if slots > 1:
-        block = fold_tile(slots).r0 if tile.abreast else fold_block(tile, 8 * problem.arity)
+        block = fold_tile(slots, problem.arity).r0 if tile.abreast else fold_block(tile, 8 * problem.arity)
         steps = -(-slots // block)
         depth += min(steps, FOLD_GROUP) + -(-steps // FOLD_GROUP) - 2 + block.bit_length() - 1
     return depth
@@ -139,9 +143,10 @@ def fold_block(tile: Tile, state_bytes: int) -> int:
     return min(pow2_ceil(tile.split), pow2_floor(FOLD_BYTES * 32 * tile.warps / (tile.x * state_bytes)))
 
 
-def fold_tile(slots: int) -> Tile:
-    """[outputs, slots] of a kernel that only folds. It depends on the slots alone: so do the bits of a fold."""
-    lanes = min(pow2_ceil(slots), FOLD_LANES)
+def fold_tile(slots: int, arity: int) -> Tile:
+    """[outputs, slots] of a kernel that only folds. It depends on the slots and the state alone: so do the bits of a fold."""
+    most = max(FOLD_LANES, min(pow2_floor(slots / FOLD_STEPS), MOST_FOLD_LANES >> (arity - 1)))
+    lanes = min(pow2_ceil(slots), most)
     return Tile("combine", max(1, min(FOLD_LANES // lanes, 256)), lanes, plain=True)
 
 

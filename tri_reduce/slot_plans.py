@@ -59,14 +59,14 @@ def beside(problem: Problem, target: Target, tile: Tile) -> Tile:
     return replace(tile, warps=min(tile.warps, UPDATE_WARPS))
 
 
-def _grid(outputs: int, slots: int, most: int = 0) -> tuple[Tile, int]:
-    """A tile of [outputs, slots] and its number of programs, `most` of a persistent launch. The tile depends on the slots alone: so do the
-    bits of a fold.
+def _grid(outputs: int, slots: int, arity: int, most: int = 0) -> tuple[Tile, int]:
+    """A tile of [outputs, slots] and its number of programs, `most` of a persistent launch. The tile depends on the slots and the state
+    alone: so do the bits of a fold.
     """
     if most:
         tile = Tile("combine", 128, min(pow2_ceil(slots), 8), plain=True, programs=most)
         return tile, min(most, -(-outputs // tile.x))
-    tile = fold_tile(slots)
+    tile = fold_tile(slots, arity)
     return tile, -(-outputs // tile.x)
 
 
@@ -87,7 +87,7 @@ def of_combine(
         op = ascend.on_vectors(op)
     kept = coalesce(shape, [contiguous_strides(shape), strides])
     outputs = math.prod(shape)
-    tile, _ = _grid(outputs, slots, most)
+    tile, _ = _grid(outputs, slots, op.arity, most)
     wide = max(outputs * slots, sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= 2**31 - 2**22
     fn = persistent_combine_kernel if most else combine_kernel
     return of_states(op, kept, slots, outputs, out, tile, seed=seed, seed_kind=seed_kind, wide=wide, fn=fn)
@@ -98,7 +98,7 @@ def of_merge(op: DeviceOp, outputs: int, slots: int, most: int = 0) -> Specializ
     if most:
         ascend.check(op)
         op = ascend.on_vectors(op)
-    tile, programs = _grid(outputs, slots, most)
+    tile, programs = _grid(outputs, slots, op.arity, most)
     wide = outputs * slots >= 2**31 - 2**22
     constants = {"OP": op, "WIDE": wide, "SINK": "slot", "XBLOCK": tile.x, "SBLOCK": tile.r0}
     return specialization(

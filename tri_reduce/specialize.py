@@ -134,7 +134,7 @@ def of_fold(
     kept = tuple(Axis(a.size, (1, a.strides[2])) for a in problem.kept)
     wide = max(step * slots, problem.xnumel * kept[-1].strides[1], problem.rnumel) >= 2**31 - 2**22
     return of_states(
-        op, kept, slots, step, out, fold_tile(slots), seed=seed, seed_kind=seed_kind, wide=wide, count=problem.rnumel,
+        op, kept, slots, step, out, fold_tile(slots, op.arity), seed=seed, seed_kind=seed_kind, wide=wide, count=problem.rnumel,
         accumulate=accumulate, late=early,
     )  # fmt: skip
 
