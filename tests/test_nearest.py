@@ -99,7 +99,7 @@ def views(timed, scale):
 @pytest.mark.parametrize(
     "target", [H200, replace(H200, cores=20, max_tile=2048), replace(H200, cores=1000)], ids=lambda t: f"{t.cores} cores"
 )
-@pytest.mark.parametrize("scale", [0.55, 1.0, 1.7])
+@pytest.mark.parametrize("scale", [0.3, 0.55, 1.0, 1.7, 3.4])
 def test_tiles_taken_over_are_legal_whatever_the_view_and_the_device(scale, target):
     taken = 0
     for problem in [p for timed in TIMED[::9] for p in views(timed, scale)]:
@@ -114,7 +114,7 @@ def test_tiles_taken_over_are_legal_whatever_the_view_and_the_device(scale, targ
     assert taken > 100
 
 
-@pytest.mark.parametrize("scale", [0.71, 0.9, 1.3, 1.9])
+@pytest.mark.parametrize("scale", [0.3, 0.71, 0.9, 1.3, 1.9, 3.7])
 def test_no_tile_taken_over_adds_up_longer_chains_than_the_bound_allows(scale):
     for timed in TIMED[::29]:
         row = ROWS[timed.key]

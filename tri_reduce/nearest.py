@@ -1,7 +1,7 @@
 """The fastest tiles of the nearest problem that was timed on a device: what a rule or an estimate would guess is known there.
 
 A table is data beside this module, made from a sweep by `benchmarks/nearest_table.py`. A problem is near another if kernels do the same for
-both, and their sizes agree within a factor of two.
+both, and their sizes agree within a factor of four.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .geometry import Coordinates, Tile, coordinates, fit_grid, pow2_ceil, row_o
 from .problem import Problem, describe
 from .targets import Target
 
-NEAR = 1  # doublings, in any of the sizes
+NEAR = 2  # doublings, in any of the sizes
 LONGEST = 16384  # lanes of a row in a tile: longer rows are all walked in pieces
 KEPT = 3  # tiles of a problem: the first choice, and what tuning tries
 

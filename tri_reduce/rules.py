@@ -13,7 +13,7 @@ from .problem import LINE_BYTES, Problem
 from .targets import Target
 
 TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
-SHORT_ROW = 1024  # elements: shorter tiles of a long row do not pay
+SHORT_ROW = 2048  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
 RAGGED_COLUMNS, RAGGED_ROWS, RAGGED_LANES = 64, 16, 1024  # of a tile of columns that do not start on a vector; at least LINE_BYTES wide
