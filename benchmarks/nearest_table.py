@@ -53,9 +53,8 @@ def may_be_first(problem: Problem, target: Target, at: Sequence[int]) -> bool:
     tile = tile_at(problem, tuple(at))
     least = min(problem.vector, 8 // problem.dtype.itemsize) if problem.singly else problem.vector
     whole = tile.unroll > 0 or problem.layout != "rows" or tile.lanes >= target.warp * tile.warps * least
-    if not tile.unroll and held(problem, guesses(problem, target)):
-        return False
-    return whole and depth_of(problem, tile) <= depth_limit(problem) and nearest.itself(problem, target, tuple(at))
+    stays = tile.unroll > 0 or not held(problem, guesses(problem, target))
+    return whole and stays and depth_of(problem, tile) <= depth_limit(problem) and nearest.itself(problem, target, tuple(at))
 
 
 def text(table: dict[str, list[Any]]) -> str:

@@ -53,7 +53,7 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll or t.abreast), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
     margin = SLANTED_MARGIN if problem.slanted else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
-    times[[t.abreast > 0 for t in tiles]] *= 1 if problem.uneven else margin
+    times[[t.abreast > 0 for t in tiles]] *= 1 if problem.uneven else margin  # a second launch must promise as much
     times[0] = 0 if held(problem, by_rule) or by_rule[0].abreast else times[0] / margin
     times[1 : 1 + len(timed)] = range(-len(timed), 0)  # before all that are estimated
     found: dict[Coordinates, Tile] = {}

@@ -20,10 +20,10 @@ class Walk(Constant):
     columns that are read as one, which is folded elsewhere (0: as they are). tail: some outputs have a contribution more than the others.
     full_x, full_r: tiles end where the axes do, nothing is masked. whole: else, of tiles without a loop, a bit for each of which nothing
     is masked either. peel: of a loop's tiles only the first and the last are masked. slot_fast: neighbouring programs share an output,
-    else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight. precast: what values
-    become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth: the result
-    is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early: the next
-    launch may begin before this one ends (see capture.py).
+    else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight, TOGETHER at most. precast:
+    what values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth:
+    the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early:
+    the next launch may begin before this one ends (see capture.py).
     """
 
     kept: int
@@ -55,6 +55,9 @@ class Walk(Constant):
     early: bool = False
     kinds: tuple[Any, ...] = ()
     truths: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.ahead <= TOGETHER, "a kernel would step over tiles that it does not read"
 
 
 def walk_of(problem: Problem, tile: Tile, **more: Any) -> Walk:
