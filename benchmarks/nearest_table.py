@@ -24,6 +24,7 @@ from tri_reduce.rules import guesses
 from tri_reduce.targets import Target
 
 WITHIN = 1.1  # times the best
+HALVES = 1.02  # so much faster must loads of 8 bytes be than those of 16, which suit more problems
 TABLES = Path(__file__).parent.parent / "tri_reduce"
 
 
@@ -33,7 +34,7 @@ def rows(data: dict[str, Any]) -> dict[str, list[Any]]:
     found = {}
     for key, record in sorted(data["problems"].items()):
         problem = evaluation.problem_of(record)
-        fastest = sorted(record["tiles"], key=lambda tile: tile[-1])
+        fastest = sorted(record["tiles"], key=lambda tile: tile[-1] * (1 if whole(problem, target, tile[:-1]) else HALVES))
         best: list[list[float]] = []
         for *at, us in fastest:
             other_shape = all(at[:3] != other[:3] for other in best)
@@ -44,17 +45,20 @@ def rows(data: dict[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-def may_be_first(problem: Problem, target: Target, at: Sequence[int]) -> bool:
-    """Chains of additions within the error bound, whole vectors for each thread that reads rows, threads for rows that stay with them, and
-    found again by `nearest`.
+def whole(problem: Problem, target: Target, at: Sequence[int], bytes_: int = 16) -> bool:
+    """Each thread that reads rows reads so many bytes at once, if rows let it."""
+    tile, least = tile_at(problem, tuple(at)), min(problem.vector, bytes_ // problem.dtype.itemsize)
+    return tile.unroll > 0 or problem.layout != "rows" or tile.lanes >= target.warp * tile.warps * least
 
-    Where gemv's vector is read by single elements, 8 bytes of a row are enough: lanes further apart share less of it.
+
+def may_be_first(problem: Problem, target: Target, at: Sequence[int]) -> bool:
+    """Chains of additions within the error bound, half a vector for each thread that reads rows, threads for rows that stay with them, and
+    found again by `nearest`.
     """
     tile = tile_at(problem, tuple(at))
-    least = min(problem.vector, 8 // problem.dtype.itemsize) if problem.singly else problem.vector
-    whole = tile.unroll > 0 or problem.layout != "rows" or tile.lanes >= target.warp * tile.warps * least
     stays = tile.unroll > 0 or not held(problem, guesses(problem, target))
-    return whole and stays and depth_of(problem, tile) <= depth_limit(problem) and nearest.itself(problem, target, tuple(at))
+    short = depth_of(problem, tile) <= depth_limit(problem)
+    return whole(problem, target, at, 8) and stays and short and nearest.itself(problem, target, tuple(at))
 
 
 def text(table: dict[str, list[Any]]) -> str:

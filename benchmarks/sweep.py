@@ -1,11 +1,12 @@
 """Time a lattice of tiles for every problem of the corpus, on the GPU at hand, into one compact JSON file.
 
-    python benchmarks/sweep.py --out DIR [--from FILE] [--budget SECONDS] [--only REGEX] [--jobs N] [--limit N] [--rounds N]
+    python benchmarks/sweep.py --out DIR [--from FILE] [--budget SECONDS] [--only REGEX] [--jobs N] [--limit N] [--rounds N] [--again N]
 
 Kernels are compiled by processes that never touch the device, into Triton's cache; this process only loads and times them: the GPU's own
 time, cold L2. A problem starts with the selector's candidates and a random part of the lattice, then tries the neighbours of its best
 four, a few rounds; last, all that came close are timed again, taking turns. The selector's first pick is checked against float64. What
-FILE (or an earlier run's result in DIR) has is kept; what it lacks is measured. With TRITON_INTERPRET=1 it runs without a GPU, where
+FILE (or an earlier run's result in DIR) has is kept; what it lacks is measured; with --again, so are the best N that it has, from which the
+search goes on, and its other times are scaled alike. With TRITON_INTERPRET=1 it runs without a GPU, where
 times mean nothing.
 """
 
@@ -15,6 +16,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
 import re
 import statistics
 import sys
@@ -42,7 +44,7 @@ from tri_reduce.targets import Target
 COLUMNS = ("x", "r0", "r1", "split", "warps", "ahead", "unroll", "us")  # "abreast" before "us" where rows are read as one
 FLUSH_BYTES = 256 << 20
 HOPELESS, CLOSE = 2.0, 1.2  # times the best: dropped after the first pass; timed again at the end
-FIRST, SECOND, LAST = 3, 7, 15  # samples of a pass
+FIRST, SECOND, LAST = 4, 8, 24  # samples of a pass
 BEST = 4  # tiles whose neighbours are tried
 WINDOW = 24  # problems under way: enough that no compiling process ever waits
 MARGIN, DRAIN = 12, 45  # seconds before the budget ends: nothing goes on; no problem is begun
@@ -50,23 +52,35 @@ Clock = Callable[[Sequence[Callable[[], None]], int], list[float]]
 
 
 class GpuClock:
-    """Microseconds on the GPU, the median for each call: L2 flushed before each, calls taking turns, the host always ahead."""
+    """Microseconds on the GPU, for each call: L2 flushed before each, calls taking turns, the host always ahead.
+
+    Between two events every fourth launch takes about 1 us more, whatever runs: each turn has an order of its own, and what counts is the
+    mean of the middle half, as a median would be that of one kind of launch or the other.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=device)
+        self.random = random.Random(0)
 
     def __call__(self, calls: Sequence[Callable[[], None]], repeats: int) -> list[float]:
         pairs = [[(_event(), _event()) for _ in range(repeats)] for _ in calls]
         torch.cuda._sleep(300_000)  # type: ignore[no-untyped-call]
         for turn in range(repeats):
-            for call, mine in zip(calls, pairs):
+            for n in self.random.sample(range(len(calls)), len(calls)):
+                start, end = pairs[n][turn]
                 self.flush.zero_()
                 torch.cuda._sleep(20_000)  # type: ignore[no-untyped-call]
-                mine[turn][0].record()
-                call()
-                mine[turn][1].record()
+                start.record()
+                calls[n]()
+                end.record()
         torch.cuda.synchronize()
-        return [statistics.median(s.elapsed_time(e) for s, e in mine) * 1e3 for mine in pairs]
+        return [_middle([start.elapsed_time(end) * 1e3 for start, end in mine]) for mine in pairs]
+
+
+def _middle(samples: list[float]) -> float:
+    """The mean of the middle half."""
+    cut = len(samples) // 4
+    return statistics.mean(sorted(samples)[cut : len(samples) - cut])
 
 
 def _event() -> Any:
@@ -94,14 +108,15 @@ class Device:
     buffers: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     def values(self, shape: Sequence[int], dtype: torch.dtype, pitch: int = 0, start: int = 0) -> Tensor:
-        """Normally distributed numbers, as they lie in memory (see `describe`)."""
+        """Normally distributed numbers in memory of their own, as they lie in it (see `describe`)."""
         if dtype not in self.buffers:
             size = self.limit // dtype.itemsize + 16
             some = torch.randn(size, device=self.device, dtype=dtype if dtype.is_floating_point else torch.float16)
             self.buffers[dtype] = some if dtype.is_floating_point else some.mul_(40).to(dtype)
         *outer, row = shape
         wide = (*outer, pitch or row)
-        return self.buffers[dtype][start : start + torch.Size(wide).numel()].view(wide)[..., :row]
+        own = self.buffers[dtype][: start + torch.Size(wide).numel()].clone()
+        return own[start:].view(wide)[..., :row]
 
 
 @dataclass
@@ -118,6 +133,8 @@ class Progress:
     jobs: dict[Coordinates, Future[str]] = field(default_factory=dict)
     calls: dict[Coordinates, Callable[[], None]] = field(default_factory=dict)
     tiles: dict[Coordinates, Tile] = field(default_factory=dict)
+    old: dict[Coordinates, float] = field(default_factory=dict)
+    operands: tuple[Tensor, Tensor | None] | None = None
     round: int = 0
 
     @property
@@ -137,8 +154,8 @@ def progress_of(case: Case, record: dict[str, Any] | None) -> Progress:
 class Sweep:
     """All problems, their file, and the compiling processes."""
 
-    def __init__(self, device: Device, compilers: ProcessPoolExecutor | None, limit: int, rounds: int) -> None:
-        self.device, self.compilers, self.limit, self.rounds = device, compilers, limit, rounds
+    def __init__(self, device: Device, compilers: ProcessPoolExecutor | None, limit: int, rounds: int, again: int = 0) -> None:
+        self.device, self.compilers, self.limit, self.rounds, self.again = device, compilers, limit, rounds, again
         self.kernels: dict[Any, Future[str]] = {}
 
     def missing(self, progress: Progress) -> list[Tile]:
@@ -149,7 +166,12 @@ class Sweep:
 
     def begin(self, progress: Progress) -> None:
         """Ask for the first tiles."""
-        if progress.record["done"]:
+        if progress.record["done"] and self.again:
+            progress.old, progress.us = progress.us, {}
+            progress.record = progress.record | {"done": False}
+            best = sorted(progress.old, key=lambda c: progress.old[c])[: self.again]
+            self.ask(progress, [*(progress.tiles[c] for c in best), *candidates(progress.problem, self.device.target)[:1]])
+        elif progress.record["done"]:
             self.ask(progress, self.missing(progress))
         else:
             progress.planned = self.submit(lattice_of, progress.case, self.device.target, self.limit)
@@ -165,9 +187,10 @@ class Sweep:
     def ask(self, progress: Progress, tiles: Iterable[Tile]) -> None:
         """Have tiles compiled that are neither timed nor failed yet; kernels that problems share only once."""
         progress.jobs.clear()
+        limit = CLOSE * min(progress.old.values(), default=0)
         for tile in tiles:
             at = coordinates(progress.problem, tile)
-            if at in progress.us or at in progress.failed or at in progress.new:
+            if at in progress.us or at in progress.failed or at in progress.new or progress.old.get(at, 0) > limit:
                 continue
             progress.new[at] = tile
             if self.compilers is not None:
@@ -202,7 +225,7 @@ class Sweep:
             try:
                 if error:
                     raise RuntimeError(error)
-                call = self.call_of(progress.case, tile)
+                call = self.call_of(progress, tile)
                 call()
             except Exception as reason:  # shared memory, registers: recorded with the tile
                 progress.failed[at] = " ".join(str(reason).split())[:200]
@@ -220,12 +243,14 @@ class Sweep:
         limit = CLOSE * min(progress.us.values(), default=0)
         close = [c for c in progress.calls if progress.us[c] <= limit]
         progress.us |= zip(close, self.device.clock([progress.calls[c] for c in close], LAST))
+        progress.us = _rescaled(progress.old, progress.us)
         if progress.record["excess"] is None:
-            progress.record["excess"] = round(self.check(progress.case), 4)
+            progress.record["excess"] = round(self.check(progress), 4)
         progress.record["tiles"] = [[*at, round(us, 2)] for at, us in progress.us.items()]
         progress.record["failed"] = [[*at, why] for at, why in progress.failed.items()]
-        progress.record["done"] = done
+        progress.record["done"] = done or bool(progress.old)
         progress.calls.clear()
+        progress.operands = None
 
     def operands(self, case: Case) -> tuple[Tensor, Tensor | None]:
         """The input, and gemv's vector."""
@@ -235,10 +260,12 @@ class Sweep:
         vectors = self.device.values((2, case.problem.rnumel), torch.float32)[1]  # no row of the matrix: its square may overflow
         return x, vectors.to(x.dtype, copy=True)  # which starts on a vector
 
-    def call_of(self, case: Case, tile: Tile) -> Callable[[], None]:
+    def call_of(self, progress: Progress, tile: Tile) -> Callable[[], None]:
         """The loaded kernel with its operands."""
+        case = progress.case
         spec = specialise(case, tile)
-        (x, v), out = self.operands(case), self.output(case)
+        progress.operands = progress.operands or self.operands(case)
+        (x, v), out = progress.operands, self.output(case)
         plan = planned(spec, self.device.device, case.problem.shift, x.element_size())
         return (lambda: plan.run(x, v, None, out)) if case.op == "gemv" else (lambda: plan.run(x, None, out))
 
@@ -246,9 +273,11 @@ class Sweep:
         """Where results go."""
         return torch.empty(case.problem.xnumel, dtype=result_of(case), device=self.device.device)
 
-    def check(self, case: Case) -> float:
+    def check(self, progress: Progress) -> float:
         """The selector's first pick against float64: its error as a share of the bound."""
-        (x, v), out = self.operands(case), self.output(case)
+        case = progress.case
+        progress.operands = progress.operands or self.operands(case)
+        (x, v), out = progress.operands, self.output(case)
         spec = specialise(case, candidates(case.problem, self.device.target)[0])
         plan = planned(spec, self.device.device, case.problem.shift, x.element_size())
         if v is None:
@@ -257,6 +286,13 @@ class Sweep:
             return excess(case.op, out.view(kept), x, case.dim)
         plan.run(x, v, None, out)
         return gemv_excess(out, x.T if case.trans else x, v)
+
+
+def _rescaled(old: dict[Coordinates, float], new: dict[Coordinates, float]) -> dict[Coordinates, float]:
+    """New times, and the old ones of tiles that have none, as much faster or slower as the others were."""
+    both = [new[c] / old[c] for c in old.keys() & new.keys()]
+    ratio = statistics.median(both) if both else 1.0
+    return {c: us * ratio for c, us in old.items()} | new
 
 
 def _dims(case: Case) -> set[int]:
@@ -286,7 +322,7 @@ def run(
 ) -> None:
     """All problems, a window of them at a time, until the deadline."""
     waiting = [progress_of(case, records.get(case.key)) for case in todo]
-    waiting = [p for p in waiting if not p.record["done"] or sweep.missing(p)]
+    waiting = [p for p in waiting if sweep.again or not p.record["done"] or sweep.missing(p)]
     waiting.sort(key=lambda p: bool(p.record["done"]))  # what only lacks candidates comes last
     print(f"{len(todo)} problems, {len(waiting)} to do", flush=True)
     total, done, said = len(waiting), 0, time.monotonic()
@@ -328,6 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--limit", type=int, default=40, help="tiles of a problem's lattice beside the selector's candidates (default: 40)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of neighbours (default: 3)")
+    parser.add_argument("--again", type=int, default=0, help="best known tiles of each problem to time anew (default: none)")
     parser.add_argument("--largest", type=int, default=LARGEST, help="bytes of the largest input (default: 1 GiB)")
     options = parser.parse_args(arguments)
     interpreting = targets.interpreting()
@@ -356,7 +393,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     records = known["problems"]
     todo = [c for c in cases() if re.search(options.only, f"{c.family}: {c.key}") and c.nbytes <= options.largest]
-    sweep = Sweep(device, compilers, options.limit, options.rounds)
+    sweep = Sweep(device, compilers, options.limit, options.rounds, options.again)
     try:
         run(sweep, todo, records, lambda: save(path, meta, records), begin + options.budget - MARGIN)
     finally:
