@@ -9,15 +9,30 @@ from __future__ import annotations
 import functools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .geometry import Coordinates, Tile, coordinates, fit_grid, pow2_ceil, row_overhang, share
+from .geometry import (
+    MOST_STRAIGHT,
+    TOGETHER,
+    Coordinates,
+    Tile,
+    coordinates,
+    fit_grid,
+    pow2_ceil,
+    pow2_floor,
+    row_overhang,
+    seen,
+    share,
+    tiles_of,
+)
 from .problem import Problem, describe
 from .targets import Target
 
-NEAR = 2  # doublings, in any of the sizes
+NEAR = 1  # doublings, in any of the sizes
 LONGEST = 16384  # lanes of a row in a tile: longer rows are all walked in pieces
+LINE_BYTES = 128  # of memory, which rows of columns share if they are shorter
 KEPT = 3  # tiles of a problem: the first choice, and what tuning tries
 
 
@@ -31,10 +46,10 @@ class Timed(NamedTuple):
 
 def kind(problem: Problem) -> tuple[Any, ...]:
     """What two problems must agree in: the work on a value, the layout, how values lie beside vectors, whether rows are best read as one,
-    whether a tile holds a row.
+    whether a tile holds a row, whether rows of columns share lines of memory, and how many do.
     """
     work = problem.op if problem.op == "gemv" or problem.arity > 1 else "one state"
-    inner = problem.reduced[-1].size + row_overhang(problem)
+    inner, side = problem.reduced[-1].size + row_overhang(problem), problem.kept[-1].size * problem.dtype.itemsize
     return (
         work,
         problem.layout,
@@ -44,7 +59,7 @@ def kind(problem: Problem) -> tuple[Any, ...]:
         problem.uneven,
         len(problem.kept),
         len(problem.reduced),
-        min(pow2_ceil(inner), LONGEST) if problem.layout == "rows" else 0,
+        min(pow2_ceil(inner), LONGEST) if problem.layout == "rows" else pow2_ceil(min(side, LINE_BYTES)),
     )
 
 
@@ -99,8 +114,11 @@ def source(problem: Problem, target: Target, tile: Tile) -> Timed | None:
 
 
 def adapted(problem: Problem, target: Target, timed: Problem, at: Coordinates) -> Tile | None:
-    """The tile with these coordinates for another problem, where outputs are shared by so many that programs are as many as before.
-    None: the device holds no such tile, a thread cannot hold rows of this length in such pieces, or so many rows are not read as one here.
+    """The tile with these coordinates for another problem, where outputs are shared by so many that programs are as many as before, and
+    none reads more tiles if it had no loop.
+
+    None: the device holds no such tile, a thread cannot hold rows of this length in such pieces, so many rows are not read as one here, or
+    columns end within a tile where they did not.
     """
     x, r0, r1, split, warps, ahead, unroll, abreast = (*at, 0)[:8]
     if x * r0 * r1 > target.max_tile or (abreast and not (target.apart and abreast in problem.abreast)):
@@ -109,8 +127,20 @@ def adapted(problem: Problem, target: Target, timed: Problem, at: Coordinates) -
         fits = r0 * unroll == problem.rnumel and problem.row_alignment % math.gcd(r0, problem.vector) == 0
         return Tile("thread", x, r0, warps=warps, unroll=unroll) if fits else None
     tile = Tile(problem.layout, x, r0, r1, warps=warps, ahead=max(1, ahead), abreast=abreast)
+    if problem.layout == "columns" and not ends(timed, tile) and ends(problem, tile):
+        return None
+    chunk = -(-tiles_of(timed, tile)[1] // split)  # of a program, all in flight if it had no loop
+    if not ahead:
+        tile = replace(tile, ahead=min(TOGETHER, pow2_floor(chunk)))
     wanted = max(1, round(split * timed.xnumel / problem.xnumel)) if split > 1 else 1
+    if split > 1 and ahead in (0, MOST_STRAIGHT):
+        wanted = max(wanted, -(-tiles_of(problem, tile)[1] // chunk))
     return fit_grid(problem, target, share(problem, target, tile, wanted))
+
+
+def ends(problem: Problem, tile: Tile) -> bool:
+    """Some tile of the innermost reduced axis is not full."""
+    return seen(problem, tile).reduced[-1].size % tile.r0 > 0
 
 
 def itself(problem: Problem, target: Target, at: Coordinates) -> bool:

@@ -19,11 +19,15 @@ from .problem import Axis, Problem
 from .specialization import POINTEES, RUN_TIME, Specialization, axis_values, bits_of, specialization
 from .walk import deep, walk_of
 
+BRIEF_BYTES = 16 << 20  # below it the loops of the last fold, which nobody has run before, are 2% of the time
+
 
 def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
-    how = walk_of(problem, tile, **more)
+    together = fold_block(tile, sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes))
+    brief = sink == "split" and not tile.programs and problem.nbytes <= BRIEF_BYTES and together >= slots
+    how = walk_of(problem, tile, brief=brief + (brief and output_tiles(problem, tile) == 1), **more)
     problem = seen(problem, tile)
     ints = {
         "shift": problem.shift,
@@ -39,14 +43,13 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
     unused = [("K0", len(problem.kept) == 1), ("inner_tiles", len(problem.reduced) == 1), ("slots", sink == "own")]
     for name in (n for n, is_unused in unused if is_unused):
         del ints[name]
-    state_bytes = sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes)
     constants = {
         "OP": op,
         "HOW": how,
         "SINK": sink,
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
-        "SBLOCK": fold_block(tile, state_bytes),
+        "SBLOCK": together,
     }
     return ints, constants
 

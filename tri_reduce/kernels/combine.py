@@ -43,20 +43,33 @@ def fold_slanted(acc, start, row_stride, OP: tl.constexpr, HOW: tl.constexpr, XB
 
 
 @jit
-def fold_partials(p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr):
-    """The state of outputs `k` over all their slots, in the order of the slots.
+def take_partials(
+    acc, first, p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP: tl.constexpr, SBLOCK: tl.constexpr
+):  # fmt: skip
+    """Combine a tile of slots, from slot `first` on."""
+    slot = first + tl.arange(0, SBLOCK)
+    live = mask[:, None] & (slot < slots)[None, :]
+    offsets = k[:, None] * k_stride + (slot * slot_stride)[None, :]
+    return update(acc, load_state(p0, p1, p2, offsets, live, OP), OP, mask=live, partial=True)
+
+
+@jit
+def fold_partials(
+    p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP: tl.constexpr, XBLOCK: tl.constexpr, SBLOCK: tl.constexpr, ONE: tl.constexpr
+):  # fmt: skip
+    """The state of outputs `k` over all their slots, in the order of the slots. ONE: they are one tile.
 
     Tiles of slots are added up in groups of 32, and those groups: thousands of partials one after another would lose digits.
     """
     total = init(OP, (XBLOCK, SBLOCK), OP.dtypes[0])
-    for group in range(0, slots, 32 * SBLOCK):
-        acc = init(OP, (XBLOCK, SBLOCK), OP.dtypes[0])
-        for first in range(group, tl.minimum(group + 32 * SBLOCK, slots), SBLOCK):
-            slot = first + tl.arange(0, SBLOCK)
-            live = mask[:, None] & (slot < slots)[None, :]
-            offsets = k[:, None] * k_stride + (slot * slot_stride)[None, :]
-            acc = update(acc, load_state(p0, p1, p2, offsets, live, OP), OP, mask=live, partial=True)
-        total = update(total, acc, OP, partial=True)
+    if ONE:
+        total = take_partials(total, 0, p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP, SBLOCK)
+    else:
+        for group in range(0, slots, 32 * SBLOCK):
+            acc = init(OP, (XBLOCK, SBLOCK), OP.dtypes[0])
+            for first in range(group, tl.minimum(group + 32 * SBLOCK, slots), SBLOCK):
+                acc = take_partials(acc, first, p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP, SBLOCK)
+            total = update(total, acc, OP, partial=True)
     return finalize(total, OP, axis=1, partial=True)
 
 

@@ -111,7 +111,8 @@ def gemv_kernel(
     else:
         store_state(p0, p0, p0, k * slots + slot if HOW.slot_fast else slot * K + k, total, live, OP)
         if arrive(ticket_ptr + tile, slots):
-            total = fold_partials(p0, p0, p0, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, OP, XBLOCK, SBLOCK)
+            k_stride, slot_stride = slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K
+            total = fold_partials(p0, p0, p0, k, slots, k_stride, slot_stride, live, OP, XBLOCK, SBLOCK, HOW.brief > 0)
             write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
 
 

@@ -102,9 +102,8 @@ def reduce_kernel(
         store_state(p0, p1, p2, offsets, state, live, PARTIAL)
         if SINK == "split":
             if arrive(ticket_ptr + tile, slots):
-                state = fold_partials(
-                    p0, p1, p2, k, slots, slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K, live, PARTIAL, XBLOCK, SBLOCK
-                )
+                k_stride, slot_stride = slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K
+                state = fold_partials(p0, p1, p2, k, slots, k_stride, slot_stride, live, PARTIAL, XBLOCK, SBLOCK, HOW.brief > 0)
                 if OP.many > 0:
                     write_parts(out_ptr, K, out_offsets, state, count, live, OP, HOW)
                 else:

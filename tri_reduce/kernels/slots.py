@@ -48,7 +48,7 @@ def combine_kernel(
     if WIDE:
         k = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
     live = k < K
-    state = fold_partials(p0, p1, p2, k, slots, 1, step, live, OP, XBLOCK, SBLOCK)
+    state = fold_partials(p0, p1, p2, k, slots, 1, step, live, OP, XBLOCK, SBLOCK, False)
     offsets = kept_offsets(k, K0, o_k1, o_k0, KEPT, DEEP_KEPT, 1)
     write_result(out_ptr, offsets, state, seed, count, live, OP, SEED, ACCUMULATE, TRUTH)
 
@@ -63,5 +63,5 @@ def merge_kernel(
     if WIDE:
         k = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)
     live = k < K
-    state = fold_partials(q0_ptr, q1_ptr, q2_ptr, k, slots, 1, K, live, OP, XBLOCK, SBLOCK)
+    state = fold_partials(q0_ptr, q1_ptr, q2_ptr, k, slots, 1, K, live, OP, XBLOCK, SBLOCK, False)
     add_to_slot(p0, p1, p2, k, state, 0, live, OP)

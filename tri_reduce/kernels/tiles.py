@@ -120,12 +120,14 @@ def slanted_window(tile, shift, K, K0, outer_stride, HOW: tl.constexpr, XBLOCK: 
 
 
 @jit
-def program_tile(slots, SHARED: tl.constexpr, SLOT_FAST: tl.constexpr):
+def program_tile(slots, SHARED: tl.constexpr, HOW: tl.constexpr):
     """(output tile, slot) of this program: neighbours in the grid read neighbours in memory."""
     pid = tl.program_id(0)
     if not SHARED:
         return pid, 0
-    elif SLOT_FAST:
+    elif HOW.brief == 2:  # before the first load can be asked for, a division is a fortieth of a microsecond
+        return pid * 0, pid
+    elif HOW.slot_fast:
         return pid // slots, pid % slots
     else:
         output_tiles = tl.num_programs(0) // slots
@@ -140,7 +142,7 @@ def program_rows(
     how many outputs in place of what may be read, and the offset of the first of them alone.
     """
     DEEP: tl.constexpr = HOW.deep_kept
-    tile, slot = program_tile(slots, SHARED, HOW.slot_fast)
+    tile, slot = program_tile(slots, SHARED, HOW)
     if HOW.wide:
         tile = tl.cast(tile, tl.int64)
     if HOW.slanted > 0:
