@@ -171,7 +171,7 @@ def test_the_prediction_is_within_what_it_claims_of_the_measured_problems():
         (predicted,) = predicted_us(found, targets.H200, candidates(found, targets.H200)[0])
         errors.append(abs(predicted / p.us - 1))
     errors.sort()
-    assert len(errors) == 48 and errors[24] < 0.01 and errors[43] < 0.03 and errors[-1] < 0.05
+    assert len(errors) == 48 and errors[24] < 0.02 and errors[43] < 0.05 and errors[-1] < 0.09
 
 
 def test_every_command_has_help_and_json():

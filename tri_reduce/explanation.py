@@ -11,7 +11,7 @@ from .nearest import nearest, neighbour, source
 from .problem import Problem
 from .targets import Target
 
-LATENCY_US, SUSTAINED = 5.2, 0.97  # a cold read of an H200 takes so long, and gets so much of its bandwidth: within 10% of 48 floors
+LATENCY_US, SUSTAINED = 5.0, 0.97  # a cold read of an H200 takes so long, and gets so much of its bandwidth: within 10% of 48 floors
 REASONS = {
     "thread": "a row fits in one thread's registers: no collective at all",
     "rows": "a reduced axis is contiguous: lanes run along it",
