@@ -16,6 +16,7 @@ from tri_reduce.forced import forced
 from tri_reduce.geometry import tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, of_strides
+from tri_reduce.rules import guesses
 from tri_reduce.specialize import of_reduce
 
 TARGETS = tuple(targets.by_name(t) for t in ("h200", "a100", "b200", "mi300x", "ascend", "interpreter"))
@@ -241,3 +242,11 @@ def test_legal_forced_plans_run_and_illegal_ones_raise_from_the_call(device):
             for call in (lambda: tri_reduce.reduce(x, "sum", 1), lambda: tri_reduce.gemv(x, x[0])):
                 with pytest.raises(ValueError, match=said):
                     call()
+
+
+@pytest.mark.parametrize("shape, warps", [((967741, 31), 2), ((9562, 7125), 2), ((97681, 637), 2), ((31, 2982125), 8), ((5, 4096), 1)])
+def test_each_thread_reads_a_vector_of_rows_of_bytes(shape, warps):
+    for dtype in ("i8", "u8", "bool"):
+        tile = guesses(describe("max", shape, 1, dtype), targets.H200)[0]
+        assert tile.warps == warps and tile.lanes == 16 * 32 * warps
+    assert guesses(describe("max", (9562, 7125), 1, "bf16"), targets.H200)[0].warps == 8  # memory binds those

@@ -13,6 +13,7 @@ from .problem import LINE_BYTES, Problem
 from .targets import Target
 
 TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
+BYTE_WARPS = (2, 8)  # of rows of bytes, and of those that are shared: each thread reads a vector, as instructions bind
 SHORT_ROW = 2048  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
@@ -44,7 +45,8 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
     else:
         wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
         straight = -(-tiles // STRAIGHT)
-        if problem.op != "gemv" and len(problem.reduced) == 1 and wanted > 1 and straight * outputs <= MOST_PROGRAMS * target.cores:
+        alone = problem.op != "gemv" and not _bytes(problem, target)
+        if alone and len(problem.reduced) == 1 and wanted > 1 and straight * outputs <= MOST_PROGRAMS * target.cores:
             wanted = max(wanted, straight)
     return share(problem, target, tile, wanted)
 
@@ -76,10 +78,10 @@ def rows_abreast(problem: Problem, target: Target) -> list[Tile]:
     return [tile for tile in found if depth_of(problem, tile) <= depth_limit(problem)]
 
 
-def row_block(length: int, lanes: int) -> int:
-    """Lanes along a row of `length`: as many as `lanes`, unless shorter tiles leave clearly fewer idle at the row's end."""
+def row_block(length: int, lanes: int, least: int = SHORT_ROW) -> int:
+    """Lanes along a row of `length`: as many as `lanes`, unless shorter tiles, of at least so many, leave clearly fewer idle at its end."""
     longest = min(pow2_ceil(length), lanes)
-    blocks = [longest] + [b for b in (longest // 2, longest // 4) if b >= SHORT_ROW]
+    blocks = [longest] + [b for b in (longest // 2, longest // 4, longest // 8) if b >= least]
     return min(blocks, key=lambda b: -(-length // b) * b * (1 + STEP_COST * math.log2(longest / b)))
 
 
@@ -118,9 +120,20 @@ def _outer_block(problem: Problem, lanes: int) -> int:
     return min(pow2_ceil(outer), max(1, lanes), 64)
 
 
+def _bytes(problem: Problem, target: Target) -> bool:
+    """Rows of bytes, whose instructions bind."""
+    return problem.layout == "rows" and problem.dtype.itemsize == 1 and problem.op != "gemv" and target.warp > 0
+
+
 def _rows(problem: Problem, target: Target) -> Tile:
     lanes = min(target.max_tile, 4096 if problem.arity == 3 else TILE_BYTES // problem.dtype.itemsize)
     inner = problem.reduced[-1].size
+    if _bytes(problem, target):
+        few, most = (n * problem.vector * target.warp for n in BYTE_WARPS)
+        if problem.xnumel < SHARE_BELOW * target.cores and inner > most:
+            return Tile(problem.layout, 1, most)
+        r0 = row_block(inner + row_overhang(problem), few // 2, problem.vector)
+        return Tile(problem.layout, max(1, min(few // r0, pow2_floor(problem.xnumel / (2 * target.cores)))), r0)
     r0 = row_block(inner + row_overhang(problem), lanes)
     if problem.op == "gemv" and 1 < problem.xnumel < SHARE_BELOW * target.cores and problem.rnumel > r0:
         return Tile(problem.layout, 2, r0 // 4, ahead=4)  # rows read together read the vector once
@@ -138,6 +151,8 @@ def _warps(problem: Problem, target: Target, tile: Tile) -> int:
     """
     if not target.warp:
         return 0
+    if _bytes(problem, target):
+        return max(1, min(BYTE_WARPS[1], tile.lanes // (problem.vector * target.warp)))
     if problem.slanted and tile.regime == "columns":
         return max(1, min(8, tile.lanes // (4 * target.warp)))
     if tile.regime == "columns" and _short_columns(problem, target):
