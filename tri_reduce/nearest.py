@@ -1,7 +1,7 @@
 """The fastest tiles of the nearest problem that was timed on a device: what a rule or an estimate would guess is known there.
 
 A table is data beside this module, made from a sweep by `benchmarks/nearest_table.py`. A problem is near another if kernels do the same for
-both, and their sizes agree within a factor of four.
+both, and their sizes agree within a factor of two.
 """
 
 from __future__ import annotations
