@@ -13,7 +13,7 @@ import tri_reduce
 from tri_reduce import autotune, configs, dtypes, targets
 from tri_reduce.configs import candidates, canonical, explain, select_configs
 from tri_reduce.forced import forced
-from tri_reduce.geometry import tiles_of
+from tri_reduce.geometry import output_tiles, tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, of_strides
 from tri_reduce.rules import guesses
@@ -244,9 +244,21 @@ def test_legal_forced_plans_run_and_illegal_ones_raise_from_the_call(device):
                     call()
 
 
-@pytest.mark.parametrize("shape, warps", [((967741, 31), 2), ((9562, 7125), 2), ((97681, 637), 2), ((31, 2982125), 8), ((5, 4096), 1)])
+@pytest.mark.parametrize("shape, warps", [((967741, 31), 2), ((9562, 7125), 2), ((97681, 637), 2), ((5, 4096), 1)])
 def test_each_thread_reads_a_vector_of_rows_of_bytes(shape, warps):
     for dtype in ("i8", "u8", "bool"):
         tile = guesses(describe("max", shape, 1, dtype), targets.H200)[0]
         assert tile.warps == warps and tile.lanes == 16 * 32 * warps
     assert guesses(describe("max", (9562, 7125), 1, "bf16"), targets.H200)[0].warps == 8  # memory binds those
+
+
+@pytest.mark.parametrize("op, shape, dim, values", [
+    ("var", (11, 1002893), 1, 4), ("logsumexp", (128, 128256), 1, 4), ("argmax", (2, 9114233), 1, 4), ("max", (31, 2982125), 1, 8),
+    ("var", (78755, 80), 0, 4), ("argmax", (12852, 554), 0, 4), ("logsumexp", (7510507, 3), 0, 4), ("var", (3, 1039947, 4), 1, 4),
+])  # fmt: skip
+def test_a_thread_holds_few_values_where_instructions_bind(op, shape, dim, values):
+    problem = describe(op, shape, dim, "i8" if op == "max" else "fp32")
+    tile = next(t for t in guesses(problem, targets.H200) if not t.abreast)
+    assert problem.busy and tile.lanes == values * 32 * tile.warps and tile.ahead == 4
+    programs = output_tiles(problem, tile) * tile.split
+    assert 132 <= programs <= 132 * 9, "neither idle cores nor more than fold well"

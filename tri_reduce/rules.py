@@ -13,7 +13,11 @@ from .problem import LINE_BYTES, Problem
 from .targets import Target
 
 TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
-BYTE_WARPS = (2, 8)  # of rows of bytes, and of those that are shared: each thread reads a vector, as instructions bind
+BUSY_VALUES, BUSY_AHEAD = 4, 4  # of a thread in a tile, and tiles read together, where instructions bind; of bytes, twice as many values
+BUSY_WARPS = (4, 8)  # of rows that are shared, of columns
+BUSY_COLUMNS, BUSY_PROGRAMS = (32, 16), (4, 2)  # columns side by side, and programs on a core: of states of two tiles, of three
+BUSY_ROW = 4096  # elements: longer rows, if few, are shared
+BYTE_VALUES, BYTE_WARPS = 16, 2  # of a thread, and in a program, of rows of bytes that are not shared
 SHORT_ROW = 2048  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
@@ -40,12 +44,14 @@ def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
     outputs = output_tiles(problem, tile)
     if problem.nbytes <= SMALL_BYTES:
         wanted = 1
+    elif problem.layout == "columns" and problem.arity > 1 and not problem.slanted:
+        wanted = BUSY_PROGRAMS[problem.arity > 2] * target.cores // outputs  # one more would run alone
     elif problem.layout == "columns":
         wanted = round((RAGGED_PROGRAMS if problem.slanted else COLUMN_PROGRAMS) * target.cores / outputs)
     else:
         wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
         straight = -(-tiles // STRAIGHT)
-        alone = problem.op != "gemv" and not _bytes(problem, target)
+        alone = problem.op != "gemv" and not problem.busy
         if alone and len(problem.reduced) == 1 and wanted > 1 and straight * outputs <= MOST_PROGRAMS * target.cores:
             wanted = max(wanted, straight)
     return share(problem, target, tile, wanted)
@@ -120,20 +126,33 @@ def _outer_block(problem: Problem, lanes: int) -> int:
     return min(pow2_ceil(outer), max(1, lanes), 64)
 
 
-def _bytes(problem: Problem, target: Target) -> bool:
-    """Rows of bytes, whose instructions bind."""
-    return problem.layout == "rows" and problem.dtype.itemsize == 1 and problem.op != "gemv" and target.warp > 0
+def _busy(problem: Problem, target: Target) -> Tile | None:
+    """Where instructions bind: a thread has few values of a tile, and each has its number of warps. None: as where memory does."""
+    if not (problem.busy and target.warp) or problem.op == "gemv" or problem.slanted:
+        return None
+    inner, large = problem.reduced[-1].size, problem.arity > 2
+    if problem.layout == "columns":
+        lanes = BUSY_VALUES * BUSY_WARPS[1] * target.warp
+        x = min(pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel), BUSY_COLUMNS[large])
+        r0 = min(pow2_ceil(inner), lanes // x)
+        base = Tile("columns", x, r0, _outer_block(problem, lanes // (x * r0)), ahead=BUSY_AHEAD)
+        warps = max(1, min(BUSY_WARPS[1], base.lanes // (BUSY_VALUES * target.warp)))
+        return replace(base, warps=warps) if problem.arity > 1 and not _short_columns(problem, target) else None
+    of_bytes, shared = problem.dtype.itemsize == 1, problem.xnumel < SHARE_BELOW * target.cores and len(problem.reduced) == 1
+    if shared and inner > BUSY_ROW:
+        r0 = BUSY_VALUES * (1 + of_bytes) * BUSY_WARPS[0] * target.warp
+        return Tile(problem.layout, 1, pow2_floor(r0), warps=BUSY_WARPS[0], ahead=BUSY_AHEAD)
+    if of_bytes:
+        lanes = pow2_floor(BYTE_VALUES * BYTE_WARPS * target.warp)
+        r0 = row_block(inner + row_overhang(problem), lanes // 2, problem.vector)
+        x = max(1, min(lanes // r0, pow2_floor(problem.xnumel / (2 * target.cores))))
+        return Tile(problem.layout, x, r0, warps=max(1, x * r0 // (BYTE_VALUES * target.warp)))
+    return None
 
 
 def _rows(problem: Problem, target: Target) -> Tile:
     lanes = min(target.max_tile, 4096 if problem.arity == 3 else TILE_BYTES // problem.dtype.itemsize)
     inner = problem.reduced[-1].size
-    if _bytes(problem, target):
-        few, most = (n * problem.vector * target.warp for n in BYTE_WARPS)
-        if problem.xnumel < SHARE_BELOW * target.cores and inner > most:
-            return Tile(problem.layout, 1, most)
-        r0 = row_block(inner + row_overhang(problem), few // 2, problem.vector)
-        return Tile(problem.layout, max(1, min(few // r0, pow2_floor(problem.xnumel / (2 * target.cores)))), r0)
     r0 = row_block(inner + row_overhang(problem), lanes)
     if problem.op == "gemv" and 1 < problem.xnumel < SHARE_BELOW * target.cores and problem.rnumel > r0:
         return Tile(problem.layout, 2, r0 // 4, ahead=4)  # rows read together read the vector once
@@ -151,8 +170,6 @@ def _warps(problem: Problem, target: Target, tile: Tile) -> int:
     """
     if not target.warp:
         return 0
-    if _bytes(problem, target):
-        return max(1, min(BYTE_WARPS[1], tile.lanes // (problem.vector * target.warp)))
     if problem.slanted and tile.regime == "columns":
         return max(1, min(8, tile.lanes // (4 * target.warp)))
     if tile.regime == "columns" and _short_columns(problem, target):
@@ -172,7 +189,8 @@ def _held(problem: Problem, target: Target, tile: Tile) -> Tile:
 
 def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
     """Legal tiles, likeliest first, no two the same."""
-    base = _columns(problem, target) if problem.layout == "columns" else _rows(problem, target)
+    busy = _busy(problem, target)
+    base = busy or (_columns(problem, target) if problem.layout == "columns" else _rows(problem, target))
     shapes = [base, replace(base, r0=max(1, base.r0 // 2))]
     if base.lanes * 2 <= target.max_tile:
         shapes += [
@@ -182,7 +200,7 @@ def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
     found, abreast = thread_rows(problem, target), rows_abreast(problem, target)
     found += abreast if problem.uneven else []
     for shape in shapes:
-        tile = with_split(problem, target, replace(shape, warps=_warps(problem, target, shape)))
+        tile = with_split(problem, target, shape if busy else replace(shape, warps=_warps(problem, target, shape)))
         found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
         if tile.split > 1:
             found += [share(problem, target, tile, tile.split * 2), share(problem, target, tile, tile.split // 2)]
