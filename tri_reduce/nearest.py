@@ -27,12 +27,11 @@ from .geometry import (
     share,
     tiles_of,
 )
-from .problem import Problem, describe
+from .problem import LINE_BYTES, Problem, describe
 from .targets import Target
 
 NEAR = 1  # doublings, in any of the sizes
 LONGEST = 16384  # lanes of a row in a tile: longer rows are all walked in pieces
-LINE_BYTES = 128  # of memory, which rows of columns share if they are shorter
 KEPT = 3  # tiles of a problem: the first choice, and what tuning tries
 
 
