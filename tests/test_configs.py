@@ -262,3 +262,15 @@ def test_a_thread_holds_few_values_where_instructions_bind(op, shape, dim, value
     assert problem.busy and tile.lanes == values * 32 * tile.warps and tile.ahead == 4
     programs = output_tiles(problem, tile) * tile.split
     assert 132 <= programs <= 132 * 9, "neither idle cores nor more than fold well"
+
+
+@pytest.mark.parametrize(
+    "plane, dtype, lanes, warps, split",
+    [(7, "fp32", 4096, 8, 1), (14, "bf16", 4096, 8, 1), (56, "fp32", 256, 2, None), (112, "bf16", 512, 2, None)],
+)
+def test_statistics_of_channels_read_small_planes_whole_and_large_ones_in_few_values_a_thread(plane, dtype, lanes, warps, split):
+    problem = describe("var", (64, 192, plane, plane), (0, 2, 3), dtype)
+    tile = guesses(problem, targets.H200)[0]
+    assert tile.lanes == lanes and tile.warps == warps and (split is None or (tile.split == split and tile.r0 >= plane * plane))
+    if split is None:
+        assert 16 * 132 * 0.9 <= output_tiles(problem, tile) * tile.split <= 16 * 132 and tile.ahead == 4

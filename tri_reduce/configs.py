@@ -22,7 +22,7 @@ from .published import select_candidates
 from .rules import guesses
 from .targets import Target, by_name
 
-MARGIN, GEMV_MARGIN, SLANTED_MARGIN = 1.1, 1.15, 2.0  # that the estimate must promise to overrule the rules
+MARGIN, GEMV_MARGIN, OUTER_MARGIN, SLANTED_MARGIN = 1.1, 1.15, 1.3, 2.0  # that the estimate must promise to overrule the rules
 LOAD_BYTES = 16  # a row of no more is held by a thread
 CANDIDATES, ALIKE = 12, 2  # of a problem, and of one shape among them
 REGIMES = ("thread", "rows", "columns", "strided")
@@ -52,7 +52,7 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
     deepest = _deepest(problem, by_rule)
     tiles = [by_rule[0], *timed, *(t for t in by_rule[1:] if t.unroll or t.abreast), *lattice(problem, target, deepest)]
     times = cost.microseconds(cost.facts(problem, target, tiles), target)
-    margin = SLANTED_MARGIN if problem.slanted else GEMV_MARGIN if problem.op == "gemv" and problem.layout == "rows" else MARGIN
+    margin = _margin(problem)
     times[[t.abreast > 0 for t in tiles]] *= 1 if problem.uneven else margin  # a second launch must promise as much
     times[0] = 0 if held(problem, by_rule) or by_rule[0].abreast else times[0] / margin
     times[1 : 1 + len(timed)] = range(-len(timed), 0)  # before all that are estimated
@@ -71,6 +71,14 @@ def candidates(problem: Problem, target: Target, apart: frozenset[str] = frozens
 def _ranked(problem: Problem, target: Target, by_rule: tuple[Tile, ...]) -> bool:
     """There is more than the rules: not for rows that a thread reads at once, nor where nothing is known of the device."""
     return target.registers > 0 and by_rule[0].unroll != 1 and problem.nbytes > 0
+
+
+def _margin(problem: Problem) -> float:
+    if problem.slanted:
+        return SLANTED_MARGIN
+    if problem.op == "gemv":
+        return GEMV_MARGIN if problem.layout == "rows" else MARGIN
+    return OUTER_MARGIN if problem.layout == "rows" and problem.arity > 2 and len(problem.reduced) > 1 else MARGIN
 
 
 def _deepest(problem: Problem, by_rule: tuple[Tile, ...]) -> int:

@@ -14,9 +14,12 @@ from .targets import Target
 
 TILE_BYTES = 8192  # of a row in one tile: 2 vector loads a thread in flight
 BUSY_VALUES, BUSY_AHEAD = 4, 4  # of a thread in a tile, and tiles read together, where instructions bind; of bytes, twice as many values
-BUSY_WARPS = (4, 8)  # of rows that are shared, of columns
+BUSY_WARPS = (4, 8, 2)  # of long rows, of columns, of long rows of outer axes
 BUSY_COLUMNS, BUSY_PROGRAMS = (32, 16), (4, 2)  # columns side by side, and programs on a core: of states of two tiles, of three
-BUSY_ROW = 4096  # elements: longer rows, if few, are shared
+BUSY_ROW, BUSY_PLANE = 4096, 2048  # elements: longer rows, of outer axes or not, are shared if they are few ...
+ROW_WARPS = 32  # ... by programs of so many warps on a core
+SMALL_PLANE, PLANE_LANES = 512, 4096  # shorter rows of outer axes are read whole, so much of them on 8 warps
+PLANE_BLOCK = 128  # lanes along them at least, of several outputs
 BYTE_VALUES, BYTE_WARPS = 16, 2  # of a thread, and in a program, of rows of bytes that are not shared
 SHORT_ROW = 2048  # elements: shorter tiles of a long row do not pay
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
@@ -36,23 +39,25 @@ SMALL_BYTES = 1 << 15  # of input: less is read by one program sooner than progr
 STEP_COST = 0.07  # a tile half as long costs that part more a row, beside the lanes it saves
 
 
-def with_split(problem: Problem, target: Target, tile: Tile) -> Tile:
-    """The tile with outputs shared between programs where there are too few outputs, or where a lane's chain of additions is too long."""
+def with_split(problem: Problem, target: Target, tile: Tile, programs: int = 0) -> Tile:
+    """The tile with outputs shared between programs where there are too few outputs, or where a lane's chain of additions is too long.
+
+    programs: that a core shall have, if known.
+    """
     if not target.tickets or tile.unroll:
         return tile
     _, tiles = tiles_of(problem, tile)
     outputs = output_tiles(problem, tile)
     if problem.nbytes <= SMALL_BYTES:
         wanted = 1
-    elif problem.layout == "columns" and problem.arity > 1 and not problem.slanted:
-        wanted = BUSY_PROGRAMS[problem.arity > 2] * target.cores // outputs  # one more would run alone
+    elif programs:
+        wanted = min(programs * target.cores // outputs, -(-tiles // 2))  # rounded down: one more would run alone
     elif problem.layout == "columns":
         wanted = round((RAGGED_PROGRAMS if problem.slanted else COLUMN_PROGRAMS) * target.cores / outputs)
     else:
         wanted = min(-(-ROW_PROGRAMS * target.cores // outputs), -(-tiles // 2)) if outputs < SHARE_BELOW * target.cores else 1
         straight = -(-tiles // STRAIGHT)
-        alone = problem.op != "gemv" and not problem.busy
-        if alone and len(problem.reduced) == 1 and wanted > 1 and straight * outputs <= MOST_PROGRAMS * target.cores:
+        if problem.op != "gemv" and len(problem.reduced) == 1 and wanted > 1 and straight * outputs <= MOST_PROGRAMS * target.cores:
             wanted = max(wanted, straight)
     return share(problem, target, tile, wanted)
 
@@ -126,27 +131,39 @@ def _outer_block(problem: Problem, lanes: int) -> int:
     return min(pow2_ceil(outer), max(1, lanes), 64)
 
 
-def _busy(problem: Problem, target: Target) -> Tile | None:
-    """Where instructions bind: a thread has few values of a tile, and each has its number of warps. None: as where memory does."""
+def _busy(problem: Problem, target: Target) -> tuple[Tile, int] | None:
+    """Where instructions bind: a tile of few values a thread, with its warps, and how many programs a core shall have (0: as elsewhere).
+
+    None: as where memory binds.
+    """
     if not (problem.busy and target.warp) or problem.op == "gemv" or problem.slanted:
         return None
-    inner, large = problem.reduced[-1].size, problem.arity > 2
+    inner, large, of_bytes = problem.reduced[-1].size, problem.arity > 2, problem.dtype.itemsize == 1
     if problem.layout == "columns":
+        if problem.arity == 1 or _short_columns(problem, target):
+            return None
         lanes = BUSY_VALUES * BUSY_WARPS[1] * target.warp
         x = min(pow2_ceil(problem.kept[-1].size if len(problem.kept) > 1 else problem.xnumel), BUSY_COLUMNS[large])
         r0 = min(pow2_ceil(inner), lanes // x)
-        base = Tile("columns", x, r0, _outer_block(problem, lanes // (x * r0)), ahead=BUSY_AHEAD)
-        warps = max(1, min(BUSY_WARPS[1], base.lanes // (BUSY_VALUES * target.warp)))
-        return replace(base, warps=warps) if problem.arity > 1 and not _short_columns(problem, target) else None
-    of_bytes, shared = problem.dtype.itemsize == 1, problem.xnumel < SHARE_BELOW * target.cores and len(problem.reduced) == 1
-    if shared and inner > BUSY_ROW:
-        r0 = BUSY_VALUES * (1 + of_bytes) * BUSY_WARPS[0] * target.warp
-        return Tile(problem.layout, 1, pow2_floor(r0), warps=BUSY_WARPS[0], ahead=BUSY_AHEAD)
+        tile = Tile("columns", x, r0, _outer_block(problem, lanes // (x * r0)), ahead=BUSY_AHEAD)
+        warps = max(1, min(BUSY_WARPS[1], tile.lanes // (BUSY_VALUES * target.warp)))
+        return replace(tile, warps=warps), BUSY_PROGRAMS[large]
+    few = problem.xnumel < SHARE_BELOW * target.cores
+    if few and inner > BUSY_ROW and len(problem.reduced) == 1:
+        r0 = pow2_floor(BUSY_VALUES * (1 + of_bytes) * BUSY_WARPS[0] * target.warp)
+        return Tile(problem.layout, 1, r0, warps=BUSY_WARPS[0], ahead=BUSY_AHEAD), ROW_WARPS // BUSY_WARPS[0]
+    if large and pow2_ceil(inner) <= SMALL_PLANE and len(problem.reduced) == 2:
+        r0 = pow2_ceil(inner)
+        x = min(pow2_ceil(problem.xnumel), max(1, PLANE_BLOCK // r0))
+        return Tile(problem.layout, x, r0, _outer_block(problem, PLANE_LANES // (x * r0)), warps=8), 1
+    if few and large and inner >= BUSY_PLANE and len(problem.reduced) == 2:
+        tile = Tile(problem.layout, 2, problem.vector * target.warp, warps=BUSY_WARPS[2], ahead=BUSY_AHEAD)
+        return tile, ROW_WARPS // BUSY_WARPS[2]
     if of_bytes:
         lanes = pow2_floor(BYTE_VALUES * BYTE_WARPS * target.warp)
         r0 = row_block(inner + row_overhang(problem), lanes // 2, problem.vector)
         x = max(1, min(lanes // r0, pow2_floor(problem.xnumel / (2 * target.cores))))
-        return Tile(problem.layout, x, r0, warps=max(1, x * r0 // (BYTE_VALUES * target.warp)))
+        return Tile(problem.layout, x, r0, warps=max(1, x * r0 // (BYTE_VALUES * target.warp))), 0
     return None
 
 
@@ -190,7 +207,7 @@ def _held(problem: Problem, target: Target, tile: Tile) -> Tile:
 def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
     """Legal tiles, likeliest first, no two the same."""
     busy = _busy(problem, target)
-    base = busy or (_columns(problem, target) if problem.layout == "columns" else _rows(problem, target))
+    base, programs = busy or (_columns(problem, target) if problem.layout == "columns" else _rows(problem, target), 0)
     shapes = [base, replace(base, r0=max(1, base.r0 // 2))]
     if base.lanes * 2 <= target.max_tile:
         shapes += [
@@ -200,7 +217,7 @@ def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
     found, abreast = thread_rows(problem, target), rows_abreast(problem, target)
     found += abreast if problem.uneven else []
     for shape in shapes:
-        tile = with_split(problem, target, shape if busy else replace(shape, warps=_warps(problem, target, shape)))
+        tile = with_split(problem, target, shape if busy else replace(shape, warps=_warps(problem, target, shape)), programs)
         found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
         if tile.split > 1:
             found += [share(problem, target, tile, tile.split * 2), share(problem, target, tile, tile.split // 2)]
