@@ -6,8 +6,7 @@ Kernels are compiled by processes that never touch the device, into Triton's cac
 time, cold L2. A problem starts with the selector's candidates and a random part of the lattice, then tries the neighbours of its best
 four, a few rounds; last, all that came close are timed again, taking turns. The selector's first pick is checked against float64. What
 FILE (or an earlier run's result in DIR) has is kept; what it lacks is measured; with --again, so are the best N that it has, from which the
-search goes on, and its other times are scaled alike. With TRITON_INTERPRET=1 it runs without a GPU, where
-times mean nothing.
+search goes on, and its other times are scaled alike. With TRITON_INTERPRET=1 it runs without a GPU, where times mean nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import random
 import re
 import statistics
 import sys
@@ -31,6 +29,7 @@ import torch
 from compiling import compile_tile, lattice_of, result_of, specialise, start, started
 from corpus import KEPT_OUT, LARGEST, Case, cases
 from lattice import neighbours, tile_at
+from sweep_clock import Clock, GpuClock, host_clock
 from torch import Tensor
 
 from tri_reduce import targets
@@ -42,59 +41,11 @@ from tri_reduce.problem import Problem
 from tri_reduce.targets import Target
 
 COLUMNS = ("x", "r0", "r1", "split", "warps", "ahead", "unroll", "us")  # "abreast" before "us" where rows are read as one
-FLUSH_BYTES = 256 << 20
 HOPELESS, CLOSE = 2.0, 1.2  # times the best: dropped after the first pass; timed again at the end
 FIRST, SECOND, LAST = 4, 8, 24  # samples of a pass
 BEST = 4  # tiles whose neighbours are tried
 WINDOW = 24  # problems under way: enough that no compiling process ever waits
 MARGIN, DRAIN = 12, 45  # seconds before the budget ends: nothing goes on; no problem is begun
-Clock = Callable[[Sequence[Callable[[], None]], int], list[float]]
-
-
-class GpuClock:
-    """Microseconds on the GPU, for each call: L2 flushed before each, calls taking turns, the host always ahead.
-
-    Between two events every fourth launch takes about 1 us more, whatever runs: each turn has an order of its own, and what counts is the
-    mean of the middle half, as a median would be that of one kind of launch or the other.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=device)
-        self.random = random.Random(0)
-
-    def __call__(self, calls: Sequence[Callable[[], None]], repeats: int) -> list[float]:
-        pairs = [[(_event(), _event()) for _ in range(repeats)] for _ in calls]
-        torch.cuda._sleep(300_000)  # type: ignore[no-untyped-call]
-        for turn in range(repeats):
-            for n in self.random.sample(range(len(calls)), len(calls)):
-                start, end = pairs[n][turn]
-                self.flush.zero_()
-                torch.cuda._sleep(20_000)  # type: ignore[no-untyped-call]
-                start.record()
-                calls[n]()
-                end.record()
-        torch.cuda.synchronize()
-        return [_middle([start.elapsed_time(end) * 1e3 for start, end in mine]) for mine in pairs]
-
-
-def _middle(samples: list[float]) -> float:
-    """The mean of the middle half."""
-    cut = len(samples) // 4
-    return statistics.mean(sorted(samples)[cut : len(samples) - cut])
-
-
-def _event() -> Any:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
-def host_clock(calls: Sequence[Callable[[], None]], repeats: int) -> list[float]:
-    """Microseconds of one call each: for the interpreter."""
-    times = []
-    for call in calls:
-        begin = time.perf_counter()
-        call()
-        times.append((time.perf_counter() - begin) * 1e6)
-    return times
 
 
 @dataclass
@@ -252,20 +203,22 @@ class Sweep:
         progress.calls.clear()
         progress.operands = None
 
-    def operands(self, case: Case) -> tuple[Tensor, Tensor | None]:
-        """The input, and gemv's vector."""
-        x = self.device.values(case.shape, case.problem.dtype.torch, case.pitch, case.start)
-        if case.op != "gemv":
-            return x, None
-        vectors = self.device.values((2, case.problem.rnumel), torch.float32)[1]  # no row of the matrix: its square may overflow
-        return x, vectors.to(x.dtype, copy=True)  # which starts on a vector
+    def operands(self, progress: Progress) -> tuple[Tensor, Tensor | None]:
+        """The input, and gemv's vector, the same as long as a problem is under way."""
+        if progress.operands is None:
+            case, vector = progress.case, None
+            x = self.device.values(case.shape, case.problem.dtype.torch, case.pitch, case.start)
+            if case.op == "gemv":
+                numbers = self.device.values((2, case.problem.rnumel), torch.float32)[1]  # no row of the matrix: its square may overflow
+                vector = numbers.to(x.dtype, copy=True)  # which starts on a vector
+            progress.operands = x, vector
+        return progress.operands
 
     def call_of(self, progress: Progress, tile: Tile) -> Callable[[], None]:
         """The loaded kernel with its operands."""
         case = progress.case
         spec = specialise(case, tile)
-        progress.operands = progress.operands or self.operands(case)
-        (x, v), out = progress.operands, self.output(case)
+        (x, v), out = self.operands(progress), self.output(case)
         plan = planned(spec, self.device.device, case.problem.shift, x.element_size())
         return (lambda: plan.run(x, v, None, out)) if case.op == "gemv" else (lambda: plan.run(x, None, out))
 
@@ -276,8 +229,7 @@ class Sweep:
     def check(self, progress: Progress) -> float:
         """The selector's first pick against float64: its error as a share of the bound."""
         case = progress.case
-        progress.operands = progress.operands or self.operands(case)
-        (x, v), out = progress.operands, self.output(case)
+        (x, v), out = self.operands(progress), self.output(case)
         spec = specialise(case, candidates(case.problem, self.device.target)[0])
         plan = planned(spec, self.device.device, case.problem.shift, x.element_size())
         if v is None:

@@ -74,6 +74,7 @@ def _ranked(problem: Problem, target: Target, by_rule: tuple[Tile, ...]) -> bool
 
 
 def _margin(problem: Problem) -> float:
+    """How many times as long as the estimate's tile the rules' own may take, by the estimate, and still stay."""
     if problem.slanted:
         return SLANTED_MARGIN
     if problem.op == "gemv":

@@ -125,7 +125,7 @@ def program_tile(slots, SHARED: tl.constexpr, HOW: tl.constexpr):
     pid = tl.program_id(0)
     if not SHARED:
         return pid, 0
-    elif HOW.brief == 2:  # before the first load can be asked for, a division is a fortieth of a microsecond
+    elif HOW.brief == 2:  # no division, which the first load would wait for
         return pid * 0, pid
     elif HOW.slot_fast:
         return pid // slots, pid % slots
