@@ -82,7 +82,7 @@ def test_neighbours_are_legal_and_differ_from_the_tile():
 def test_a_vector_starts_where_its_kernel_is_told_it_does():
     device = sweep.Device(torch.device("cpu"), H200, sweep.host_clock, 1 << 20)
     for shape, trans in (((40, 71), False), ((37, 40), True)):
-        _, vector = sweep.Sweep(device, None, 0, 0).operands(Case("a", "gemv", shape, None, "fp32", trans))
+        _, vector = sweep.Sweep(device, None, 0, 0).operands(sweep.progress_of(Case("a", "gemv", shape, None, "fp32", trans), None))
         assert vector.shape == (shape[not trans],) and vector.data_ptr() % 16 == 0
 
 
@@ -119,3 +119,12 @@ def test_a_right_result_is_within_the_bound_and_a_wrong_one_is_not(op):
 def test_a_wrong_product_is_told_from_a_right_one():
     a, x = torch.randn(6, 50), torch.randn(50)
     assert exact.gemv_excess((a.double() @ x.double()).float(), a, x) <= 1 < exact.gemv_excess(a @ x + 0.1, a, x)
+
+
+@needs_interpreter
+def test_the_best_are_timed_anew_and_the_others_scaled_alike(tmp_path, monkeypatch):
+    _, before = swept(tmp_path, monkeypatch, "--only", "sum")
+    _, after = swept(tmp_path, monkeypatch, "--only", "sum", "--again", "1", "--rounds", "0")
+    old, new = ({tuple(at): us for *at, us in found["problems"][SMALL[0].key]["tiles"]} for found in (before, after))
+    assert after["problems"][SMALL[0].key]["done"] and new.keys() >= old.keys() and new != old
+    assert sweep._rescaled({(1,): 10.0, (2,): 30.0}, {(1,): 5.0, (3,): 7.0}) == {(1,): 5.0, (2,): 15.0, (3,): 7.0}
