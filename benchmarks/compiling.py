@@ -42,7 +42,7 @@ def specialise(case: Case, tile: Tile) -> Specialization:
     """The kernel that a call of the library would run with this tile."""
     problem, r = _facts(case)
     if r is None:
-        return of_gemv(problem, tile, products().device(problem.dtype.torch), problem.dtype, problem.dtype, 1, 0)
+        return of_gemv(problem, tile, products().device(problem.dtype.torch), problem.dtype, problem.dtype, 1, 0, words=True)
     op = r.monoid.device(r.value, problem.rnumel >= 2**31 - 1)
     return of_reduce(
         problem,
@@ -52,6 +52,7 @@ def specialise(case: Case, tile: Tile) -> Specialization:
         precast=dtypes.of(r.precast) if r.precast else None,
         seed_kind=r.monoid.seed,
         early=not targets.interpreting(),
+        words=True,
     )
 
 

@@ -14,6 +14,12 @@ reduce, gemv, force = tri_reduce.reduce, tri_reduce.gemv, tri_reduce.force
 SPLITS = (2, 3, 7, 16)
 
 
+@pytest.fixture(params=[torch.int32, torch.float32], ids=str)
+def dtype(request):
+    """Of integers all programs take tickets; of floats pairs exchange words, and more leave words."""
+    return request.param
+
+
 def split_sums(x):
     """The sum of each row under several splits."""
     sums = []
@@ -37,8 +43,8 @@ def all_equal(results, want):
     return all(bool((y == want).all()) for y in results)
 
 
-def test_splits_of_several_sizes_in_one_graph_replay_right(cuda):
-    x = torch.ones(37, 8192, dtype=torch.int32, device=cuda)
+def test_splits_of_several_sizes_in_one_graph_replay_right(dtype, cuda):
+    x = torch.ones(37, 8192, dtype=dtype, device=cuda)
     graph, results = captured(lambda: split_sums(x))
     for k in (1, 2, 3, 4):
         x.fill_(k)
@@ -47,10 +53,10 @@ def test_splits_of_several_sizes_in_one_graph_replay_right(cuda):
         assert all_equal(results, 8192 * k)
 
 
-def test_a_graph_outlives_the_workspace_it_was_captured_beside(cuda):
-    x = torch.ones(3, 65536, dtype=torch.int32, device=cuda)
+def test_a_graph_outlives_the_workspace_it_was_captured_beside(dtype, cuda):
+    x = torch.ones(3, 65536, dtype=dtype, device=cuda)
     graph, results = captured(lambda: split_sums(x))
-    wide = torch.ones(70001, 512, dtype=torch.int32, device=cuda)  # more tickets and partials than there were
+    wide = torch.ones(70001, 512, dtype=dtype, device=cuda)  # more tickets and partials than there were
     with force(split=2, config={"R0_BLOCK": 256, "XBLOCK": 1}):
         assert all_equal([reduce(wide, "sum", 1)], 512)
     for k in (2, 3):
@@ -60,8 +66,8 @@ def test_a_graph_outlives_the_workspace_it_was_captured_beside(cuda):
         assert all_equal(results, 65536 * k)
 
 
-def test_two_graphs_and_eager_calls_on_three_streams_at_once(cuda):
-    xs = [torch.full((37, 16384), k, dtype=torch.int32, device=cuda) for k in (1, 2, 3)]
+def test_two_graphs_and_eager_calls_on_three_streams_at_once(dtype, cuda):
+    xs = [torch.full((37, 16384), k, dtype=dtype, device=cuda) for k in (1, 2, 3)]
     graphs = [captured(lambda x=x: split_sums(x)) for x in xs[:2]]
     streams, eager = [torch.cuda.Stream() for _ in xs], []
     torch.cuda.synchronize()
@@ -75,8 +81,8 @@ def test_two_graphs_and_eager_calls_on_three_streams_at_once(cuda):
     assert all_equal(graphs[0][1], 16384) and all_equal(graphs[1][1], 2 * 16384) and all_equal(eager, 3 * 16384)
 
 
-def test_branches_of_one_graph_do_not_share_tickets(cuda):
-    xs = [torch.full((37, 16384), k, dtype=torch.int32, device=cuda) for k in (1, 2)]
+def test_branches_of_one_graph_do_not_share_tickets(dtype, cuda):
+    xs = [torch.full((37, 16384), k, dtype=dtype, device=cuda) for k in (1, 2)]
     side = torch.cuda.Stream()
 
     def both():
@@ -112,7 +118,7 @@ def test_nothing_is_tuned_while_a_graph_is_captured(cuda, monkeypatch):
     assert out.tolist() == [40009.0] * 3
 
 
-def test_threads_whose_workspace_grows_under_them_get_their_own_answers(cuda):
+def test_threads_whose_workspace_grows_under_them_get_their_own_answers(dtype, cuda):
     """All on one stream: a thread's launch may use the workspace that another thread is just replacing."""
     tri_reduce.workspaces.WORKSPACES.clear()
     start, width = threading.Barrier(8), 512
@@ -120,7 +126,7 @@ def test_threads_whose_workspace_grows_under_them_get_their_own_answers(cuda):
     def work(k):
         start.wait()
         for n in range(12):
-            x = torch.full((1000 * (n + 1) + k, width), k, dtype=torch.int32, device=cuda)
+            x = torch.full((1000 * (n + 1) + k, width), k, dtype=dtype, device=cuda)
             with force(split=2, config={"R0_BLOCK": 256, "XBLOCK": 1}):
                 assert all_equal([reduce(x, "sum", 1)], width * k)
         return True
@@ -129,10 +135,10 @@ def test_threads_whose_workspace_grows_under_them_get_their_own_answers(cuda):
         assert all(pool.map(work, range(8)))
 
 
-def test_splits_on_two_devices_at_once_have_tickets_of_their_own(cuda):
+def test_splits_on_two_devices_at_once_have_tickets_of_their_own(dtype, cuda):
     if torch.cuda.device_count() < 2:
         pytest.skip("NEEDS TWO GPUS: was NOT run")
-    xs = [torch.full((37, 16384), k + 1, dtype=torch.int32, device=f"cuda:{k}") for k in range(2)]
+    xs = [torch.full((37, 16384), k + 1, dtype=dtype, device=f"cuda:{k}") for k in range(2)]
     results = [[], []]
     for _ in range(20):
         for x, got in zip(xs, results):

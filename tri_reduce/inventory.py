@@ -76,7 +76,7 @@ def library_kernels(target: str | Target, *, problems: Sequence[Any] | None = No
         name, problem = _named(given)
         for n, tile in enumerate(candidates(problem, facts)):
             try:
-                spec = specialized(problem, tile)
+                spec = specialized(problem, tile, facts.words)
             except (TypeError, NotImplementedError):  # a call with this problem raises it as well
                 break
             yield _record(f"{name}-{n}", spec, problem, config(tile, facts), "main")
@@ -106,15 +106,16 @@ def _named(given: Any) -> tuple[str, Problem]:
     return name, describe(op, shape, -1 if op == "gemv" else dim, dtype, trans=op == "gemv" and bool(dim))
 
 
-def specialized(problem: Problem, tile: Tile) -> Specialization:
-    """What `plans.py` would run on fresh tensors."""
+def specialized(problem: Problem, tile: Tile, words: bool = True) -> Specialization:
+    """What `plans.py` would run on fresh tensors. words: the target's programs may wait for words in memory."""
     kind = problem.dtype
     if problem.op == "gemv":
-        return of_gemv(problem, tile, products().device(kind.torch), kind, kind if kind.is_float else dtypes.named("i32"), 1, 0)
+        out = kind if kind.is_float else dtypes.named("i32")
+        return of_gemv(problem, tile, products().device(kind.torch), kind, out, 1, 0, words=words)
     monoid = lookup(problem.op)
     value, _, result = value_types(monoid, kind.torch, None)
     op = (counted(monoid) if problem.masked else monoid).device(value, problem.rnumel >= 2**31 - 1)
-    return of_reduce(problem, tile, op, dtypes.of(result))
+    return of_reduce(problem, tile, op, dtypes.of(result), words=words)
 
 
 def _stream(problem: Problem, tile: Tile, target: Target) -> Iterator[tuple[str, Specialization]]:

@@ -1,8 +1,8 @@
 """From a plan to the driver: compile once, remember, launch with as little Python as possible.
 
 A `Plan` is a specialised kernel with everything but the pointers. On a GPU it calls the compiled kernel's own launcher; under the
-interpreter it calls the jit function. Programs that share outputs meet in a workspace, one for each device and stream: tickets that are
-zero between launches.
+interpreter it calls the jit function. Programs that share outputs meet in a workspace, one for each device and stream: words that are
+all ones between launches.
 """
 
 from __future__ import annotations
@@ -80,9 +80,10 @@ class Plan:
         pointers = [n for n in spec.fn.arg_names if n not in values or n.endswith("_ptr") or n in STATES]
         self._states = tuple(n for n in pointers if n in STATES)
         self._rest = tuple(dict(spec.values).get(n) for n in spec.fn.arg_names[len(pointers) :])
-        self._shares = dict(spec.constexprs)["SINK"] == "split"
+        self._shares = dict(spec.constexprs)["SINK"] in ("split", "words", "pair")
         self._none = (None,) * len(self._states)
         widest = max(d.primitive_bitwidth // 8 for d in spec.op.partial.dtypes)
+        self._marks = -(-spec.marks // 4) * 4  # what lies behind them starts on 16 bytes, too
         self._room_step = -(-spec.outputs * spec.slots * widest // 16) * (16 // ROOM_BYTES)  # of each state: they start on 16 bytes
         self._operands = len(pointers) - len(self._states)
         kinds = dict(spec.signature)
@@ -247,21 +248,24 @@ class Plan:
         return self._launch
 
     def _room_pointers(self, stream: int) -> tuple[int, ...]:
-        tickets, room = self._room(stream)
-        start, step = room.data_ptr(), self._room_step * ROOM_BYTES
-        return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], tickets.data_ptr())
+        marks, room = self._room(stream)
+        start, step = (marks.data_ptr(), 0) if self._marks else (room.data_ptr(), self._room_step * ROOM_BYTES)
+        return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], marks.data_ptr() + 4 * self._marks)
 
     def _room(self, stream: int) -> tuple[Tensor, Tensor]:
-        return workspace(self.device, stream, self.spec.output_tiles, self._room_step * self.spec.op.arity)
+        return workspace(
+            self.device, stream, self._marks + self.spec.output_tiles, 0 if self._marks else self._room_step * self.spec.op.arity
+        )
 
     def _interpret(self, *operands: Tensor | None, states: tuple[Tensor, ...] = (), scalars: tuple[int, ...] = ()) -> None:
         spec = self.spec
         given: dict[str, Any] = dict(zip(self._states, states, strict=False))
         if self._shares:
-            tickets, room = self._room(0)
+            marks, room = self._room(0)
             kinds = [kind[1:] for name, kind in spec.signature if name in STATES[:3] and kind != "constexpr"]
-            views = [room[n * self._room_step :].view(dtypes.named(kind).torch) for n, kind in enumerate(kinds)]
-            given = dict(zip(STATES, views, strict=False)) | {"ticket_ptr": tickets}
+            memory = marks[: self._marks] if self._marks else room
+            views = [memory[n * self._room_step :].view(dtypes.named(kind).torch) for n, kind in enumerate(kinds)]
+            given = dict(zip(STATES, views, strict=False)) | {"ticket_ptr": marks[self._marks :]}
         rest = (*scalars, *self._rest[len(scalars) :])
         try:
             interpret(spec, self._shift, operands, [*(given.get(n) for n in self._states), *rest])

@@ -110,10 +110,12 @@ def plan_reduction(r: Reduction, x: Tensor, where: Tensor | None, out: Tensor | 
         return Bound(lambda x, where, out: torch.empty(shape, dtype=out_dtype, device=device) if out is None else out)
     op = monoid.device(r.value, problem.rnumel >= 2**31 - 1)
 
+    target = targets.of_device(device.type, device.index or 0)
+
     def specialise(tile: Tile) -> Specialization:
         return of_reduce(
             problem, tile, op, dtypes.of(out_dtype), precast=dtypes.of(r.precast) if r.precast else None, seed=r.seed,
-            seed_kind=monoid.seed, accumulate=r.accumulate, early=targets.of_device(device.type, device.index or 0).overlaps,
+            seed_kind=monoid.seed, accumulate=r.accumulate, early=target.overlaps, words=target.words,
         )  # fmt: skip
 
     spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
@@ -189,9 +191,10 @@ def plan_gemv(
     if problem.xnumel == 0:
         return Bound(lambda a, x, y, out: torch.empty(shape, dtype=out_dtype, device=device) if out is None else out)
     op, aligned = products().device(a.dtype), x.data_ptr() % 16 == 0 and determinism != "invariant"
+    words = targets.of_device(device.type, device.index or 0).words
 
     def specialise(tile: Tile) -> Specialization:
-        return of_gemv(problem, tile, op, dtypes.of(x.dtype), dtypes.of(out_dtype), alpha, beta, aligned)
+        return of_gemv(problem, tile, op, dtypes.of(x.dtype), dtypes.of(out_dtype), alpha, beta, aligned, words)
 
     spare = functools.cache(lambda: spare_of(out, shape, out_dtype, device))
 

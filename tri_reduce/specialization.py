@@ -41,6 +41,7 @@ class Specialization:
     tile: Tile
     extra_folds: int = 0
     fold: Specialization | None = None  # of the launch behind it, which folds the states that this one leaves
+    marks: int = 0  # words of 32 bits that programs meet in, all ones between launches: states that say that they are there
 
     @property
     def attrs(self) -> dict[tuple[int], list[list[Any]]]:
@@ -56,7 +57,7 @@ class Specialization:
     @property
     def num_reduce(self) -> int:
         """`tt.reduce` operations in the kernel: the folds of a program, and once more those of the last to arrive."""
-        return self.op.folds * (2 if dict(self.constexprs)["SINK"] == "split" else 1) + self.extra_folds
+        return self.op.folds * (2 if dict(self.constexprs)["SINK"] in ("split", "words") else 1) + self.extra_folds
 
 
 def bits_of(value: float, dtype: Any) -> int:

@@ -22,11 +22,38 @@ from .walk import deep, walk_of
 BRIEF_BYTES = 16 << 20  # below it the loops of the last fold, which nobody has run before, are 2% of the time
 
 
+def _sink(problem: Problem, tile: Tile, op: DeviceOp, words: bool) -> str:
+    """How programs that share an output meet. words: they may wait for a word in memory."""
+    if tile.split == 1:
+        return "own"
+    if tile.programs or op.many or op.partial.dtypes != (tl.float32,):  # no word, or one of which all values are states
+        return "split"
+    return "pair" if tile.split == 2 else "words" if words and _brief(problem, tile, op) else "split"
+
+
+def _brief(problem: Problem, tile: Tile, op: DeviceOp) -> bool:
+    """So little is read that latencies count, and all partial states of an output are folded at once."""
+    return tile.split > 1 and not tile.programs and problem.nbytes <= BRIEF_BYTES and _together(tile, op) >= tile.split
+
+
+def _together(tile: Tile, op: DeviceOp) -> int:
+    return fold_block(tile, sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes))
+
+
+def _meeting(sink: str, problem: Problem, op: DeviceOp, slots: int) -> tuple[dict[str, str], int]:
+    """(the pointers that programs meet at, how many words of 32 bits they meet in)."""
+    if sink == "pair":
+        return {"p0": "i64"}, 2 * problem.xnumel
+    if sink == "words":
+        return {"p0": "i32", "ticket_ptr": "i32"}, slots * problem.xnumel
+    states = {} if sink == "own" else {f"p{n}": POINTEES[d] for n, d in enumerate(op.partial.dtypes)}
+    return states | ({"ticket_ptr": "i32"} if sink == "split" else {}), 0
+
+
 def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
-    together = fold_block(tile, sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes))
-    brief = sink == "split" and not tile.programs and problem.nbytes <= BRIEF_BYTES and together >= slots
+    brief = sink in ("split", "words", "pair") and _brief(problem, tile, op)
     how = walk_of(problem, tile, brief=brief + (brief and output_tiles(problem, tile) == 1), **more)
     problem = seen(problem, tile)
     ints = {
@@ -49,7 +76,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         "SINK": sink,
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
-        "SBLOCK": together,
+        "SBLOCK": _together(tile, op),
     }
     return ints, constants
 
@@ -66,11 +93,13 @@ def of_reduce(
     accumulate: bool = False,
     slot_count: int = 0,
     early: bool = True,
+    words: bool = False,
     kinds: tuple[dtypes.DType, ...] = (),
 ) -> Specialization:
     """The reduce kernel for a problem. `slot_count`: states stay in a Reducer's slots, so many for each output, and nothing is finished.
 
-    `early`: the target's launches may overlap, and where another kernel follows this one says when that may begin.
+    `early`: the target's launches may overlap, and where another kernel follows this one says when that may begin. `words`: its programs
+    may wait for words in memory.
     """
     op = narrow(op, problem)
     if not tile.programs and not slot_count:
@@ -78,7 +107,7 @@ def of_reduce(
     if tile.programs:
         ascend.check(op, problem.dtype, out)
         op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
-    sink = "slot" if slot_count else "apart" if tile.abreast else "split" if tile.split > 1 else "own"
+    sink = "slot" if slot_count else "apart" if tile.abreast else _sink(problem, tile, op, words)
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
     whole, problem = problem, seen(problem, tile)
@@ -112,17 +141,15 @@ def of_reduce(
         pointers["where_ptr"] = "u8"
     if sink not in ("slot", "apart"):
         pointers["out_ptr"] = out.storage
-    if sink != "own":
-        pointers |= {f"p{n}": POINTEES[d] for n, d in enumerate(op.partial.dtypes)}
-    if sink == "split":
-        pointers["ticket_ptr"] = "i32"
+    meeting, marks = _meeting(sink, problem, op, slots)
+    pointers |= meeting
     if tile.programs:
         return _persistent(persistent_reduce_kernel, problem, tile, config, op, pointers, ints, constants)
     programs = output_tiles(whole, tile)
     return specialization(
         reduce_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, warps=tile.warps,
         programs=programs * tile.split, slots=slots, outputs=problem.xnumel, output_tiles=programs, op=op, tile=tile,
-        extra_folds=op.folds * (constants["HOW"].slanted > 1), fold=fold,
+        extra_folds=op.folds * (constants["HOW"].slanted > 1), fold=fold, marks=marks,
     )  # fmt: skip
 
 
@@ -206,13 +233,23 @@ def _persistent(
 
 
 def of_gemv(
-    problem: Problem, tile: Tile, op: DeviceOp, x: dtypes.DType, out: dtypes.DType, alpha: float, beta: float, aligned_vector: bool = True
+    problem: Problem,
+    tile: Tile,
+    op: DeviceOp,
+    x: dtypes.DType,
+    out: dtypes.DType,
+    alpha: float,
+    beta: float,
+    aligned_vector: bool = True,
+    words: bool = False,
 ) -> Specialization:
-    """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary."""
+    """The gemv kernel for a problem whose operands are a, x, y and out. `aligned_vector`: x starts on a 16-byte boundary. `words`: the
+    target's programs may wait for words in memory.
+    """
     if tile.programs:
         ascend.check(op, problem.dtype, out)
         op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile)
-    sink = "split" if tile.split > 1 else "own"
+    sink = _sink(problem, tile, op, words)
     spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
     vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)
     ints, constants = _common(problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d)
@@ -224,15 +261,15 @@ def of_gemv(
     pointers = {"a_ptr": problem.dtype.storage, "v_ptr": x.storage, "out_ptr": out.storage}
     if beta != 0:
         pointers["y_ptr"] = out.storage
-    if sink == "split":
-        pointers |= {"p0": POINTEES[op.dtypes[0]], "ticket_ptr": "i32"}
+    meeting, marks = _meeting(sink, problem, op, tile.split)
+    pointers |= meeting
     if tile.programs:
         return _persistent(persistent_gemv_kernel, problem, tile, config, op, pointers, ints, constants)
     programs = output_tiles(problem, tile)
     found = specialization(
         gemv_kernel, pointers, ints, constants, wide=problem.wide, hints=not tile.plain, aligned=("v_ptr",) * aligned_vector,
         warps=tile.warps, programs=programs * tile.split, slots=tile.split, outputs=problem.xnumel, output_tiles=programs, op=op,
-        tile=tile, extra_folds=op.folds * (constants["HOW"].slanted > 1),
+        tile=tile, extra_folds=op.folds * (constants["HOW"].slanted > 1), marks=marks,
     )  # fmt: skip
     return found
 

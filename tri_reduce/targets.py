@@ -54,6 +54,11 @@ class Target:
         return self.backend == "cuda" and isinstance(self.arch, int) and self.arch >= 90 and gdc_wait is not None
 
     @property
+    def words(self) -> bool:
+        """A program may wait for a word that another, which has begun, is about to leave in memory: by PTX, or one after another."""
+        return self.backend in ("cuda", "interpreter")
+
+    @property
     def key(self) -> str:
         """Names the kind of device: what is tuned on one is not used on another."""
         return f"{self.name}-{self.backend}-{self.arch}-{self.cores}"

@@ -1,4 +1,4 @@
-"""The end of a reduction: who owns an output, partial states in memory, and the one collective over the programs that share an output."""
+"""The end of a reduction: partial states in memory, the fold over those of an output, and what is stored."""
 
 from .compat import jit, tl
 from .language import finalize, init, update
@@ -71,16 +71,6 @@ def fold_partials(
                 acc = take_partials(acc, first, p0, p1, p2, k, slots, k_stride, slot_stride, mask, OP, SBLOCK)
             total = update(total, acc, OP, partial=True)
     return finalize(total, OP, axis=1, partial=True)
-
-
-@jit
-def arrive(ticket_ptr, slots):
-    """True for the last of `slots` programs that share an output tile; the ticket is then 0 again, as every launch finds it."""
-    tl.debug_barrier()  # all of this program's partials are written before its ticket counts
-    last = tl.atomic_add(ticket_ptr, 1, sem="acq_rel") == slots - 1
-    if last:
-        tl.store(ticket_ptr, 0)
-    return last
 
 
 @jit

@@ -1,8 +1,9 @@
 """Matrix-vector products: alpha * (a @ x) + beta * y, batched. The sum of products over tiles of [XBLOCK rows, R0_BLOCK columns]."""
 
-from .combine import arrive, constant, fold_partials, fold_slanted, store_state
+from .combine import constant, fold_partials, fold_slanted, store_state
 from .compat import jit, tl
 from .language import finalize, init, update
+from .meeting import arrive, exchange, fold_words, leave_word, restore
 from .tiles import aligned_tile, from_first_tile, kept_offsets, multiple_of, program_rows, reduced_tile, tile_rows
 
 
@@ -106,12 +107,22 @@ def gemv_kernel(
         total = fold_slanted(acc, a_row, a_r0, OP, HOW, XBLOCK, R0_BLOCK)
     else:
         total = finalize(acc, OP, axis=1)
-    if SINK == "own":
+    if SINK == "pair":
+        total, live = exchange(p0, k, slot, total, live, OP)
+    if SINK == "own" or SINK == "pair":
         write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
     else:
-        store_state(p0, p0, p0, k * slots + slot if HOW.slot_fast else slot * K + k, total, live, OP)
-        if arrive(ticket_ptr + tile, slots):
-            k_stride, slot_stride = slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K
+        k_stride, slot_stride = slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K
+        offsets = k * k_stride + slot * slot_stride
+        if SINK == "words":
+            leave_word(p0, offsets, total, live)
+            if arrive(ticket_ptr + tile, slots, False):
+                total, words, left = fold_words(p0, k, slots, k_stride, slot_stride, live, OP, SBLOCK)
+                write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
+                restore(words, left)
+        else:
+            store_state(p0, p0, p0, offsets, total, live, OP)
+        if SINK == "split" and arrive(ticket_ptr + tile, slots, True):
             total = fold_partials(p0, p0, p0, k, slots, k_stride, slot_stride, live, OP, XBLOCK, SBLOCK, HOW.brief > 0)
             write_row(out_ptr, y_ptr, k, total, alpha, beta, K0, y_k1, y_k0, o_k1, o_k0, live, OP, HOW)
 

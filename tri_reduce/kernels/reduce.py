@@ -4,9 +4,10 @@ One body serves every regime: which axis is contiguous, how long it is and how m
 """
 
 from .accumulate import update_tiles, update_within
-from .combine import arrive, fold_partials, fold_slanted, store_state, write_parts, write_result
+from .combine import fold_partials, fold_slanted, store_state, write_parts, write_result
 from .compat import gdc_launch_dependents, gdc_wait, jit, tl
 from .language import finalize, init
+from .meeting import arrive, exchange, fold_words, leave_word, restore
 from .slots import add_to_slot
 from .tiles import kept_offsets, multiple_of, program_rows, tile_rows
 
@@ -18,10 +19,9 @@ def reduce_kernel(
     OP: tl.constexpr, HOW: tl.constexpr, SINK: tl.constexpr,
     XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, R1_BLOCK: tl.constexpr, SBLOCK: tl.constexpr,
 ):  # fmt: skip
-    """SINK "own": a program owns its outputs. "split": `slots` programs share them, the last to arrive folds. "apart": another launch
-    does, over outputs and over rows that are read as one here.
-
-    "slot": states stay in slots.
+    """SINK "own": a program owns its outputs. "split": `slots` programs share them, the last to arrive folds; "words": states that say
+    themselves that they are there; "pair": two programs that exchange them. "apart": another launch folds, over outputs and over rows that
+    are read as one here. "slot": states stay in slots.
     """
     PARTIAL: tl.constexpr = OP.partial
     DEEP: tl.constexpr = HOW.deep_kept
@@ -88,7 +88,9 @@ def reduce_kernel(
             state = tl.maximum(state, -0x7FFFFFFF - tl.minimum(K, 1))  # changes nothing, but without it the compiler folds in 64 bits
         state = state.to(PARTIAL.dtypes[0])
     out_offsets = kept_offsets(k, K0, o_k1, o_k0, HOW.kept, DEEP, 2)
-    if SINK == "own":
+    if SINK == "pair":
+        state, live = exchange(p0, k, slot, state, live, PARTIAL)
+    if SINK == "own" or SINK == "pair":
         if OP.many > 0:
             write_parts(out_ptr, K, out_offsets, state, count, live, OP, HOW)
         else:
@@ -98,11 +100,18 @@ def reduce_kernel(
             gdc_wait()  # the update before this one may still be in its slots
         add_to_slot(p0, p1, p2, slot * K + out_offsets, state, seed, live, OP)
     else:
-        offsets = k * slots + slot if HOW.slot_fast else slot * K + k
-        store_state(p0, p1, p2, offsets, state, live, PARTIAL)
+        k_stride, slot_stride = slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K
+        offsets = k * k_stride + slot * slot_stride
+        if SINK == "words":
+            leave_word(p0, offsets, state, live)
+            if arrive(ticket_ptr + tile, slots, False):
+                state, words, left = fold_words(p0, k, slots, k_stride, slot_stride, live, PARTIAL, SBLOCK)
+                write_result(out_ptr, out_offsets, state, seed, count, live, PARTIAL, SEED, HOW.accumulate, HOW.truth)
+                restore(words, left)
+        else:
+            store_state(p0, p1, p2, offsets, state, live, PARTIAL)
         if SINK == "split":
-            if arrive(ticket_ptr + tile, slots):
-                k_stride, slot_stride = slots if HOW.slot_fast else 1, 1 if HOW.slot_fast else K
+            if arrive(ticket_ptr + tile, slots, True):
                 state = fold_partials(p0, p1, p2, k, slots, k_stride, slot_stride, live, PARTIAL, XBLOCK, SBLOCK, HOW.brief > 0)
                 if OP.many > 0:
                     write_parts(out_ptr, K, out_offsets, state, count, live, OP, HOW)
