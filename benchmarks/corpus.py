@@ -297,7 +297,7 @@ def views(family: str, count: int, seed: int) -> Iterator[Case]:
 
 def benchmarks() -> Iterator[Case]:
     """The lists of `python -m tri_reduce bench`."""
-    for family in ("standard", "odd"):
+    for family in ("standard", "odd", "scaling"):
         for case in bench_problems.LISTS[family]():
             dim = case.dims[0] if case.dims and len(case.dims) == 1 else case.dims
             yield Case(family, case.op, case.shape, dim, dtypes.named(case.dtype).name, case.trans, case.pitch, case.start)

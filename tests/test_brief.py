@@ -21,7 +21,7 @@ def brief(op, shape, dim, dtype, tile, **memory):
     return dict(specialized(describe(op, shape, dim, dtype, **memory), tile).constexprs)["HOW"].brief
 
 
-@pytest.mark.parametrize("op, dim", [("sum", 1), ("var", 1), ("gemv", None)])
+@pytest.mark.parametrize("op, dim", [("argmax", 1), ("var", 1)])
 def test_only_what_is_small_and_shared_and_folded_in_one_tile(op, dim):
     shared = Tile("rows", 2, 1024, split=64, warps=4)
     assert brief(op, (1, 1 << 20), dim, "fp32", shared) == brief(op, (2, 1 << 20), dim, "fp32", shared) == 2
@@ -30,6 +30,14 @@ def test_only_what_is_small_and_shared_and_folded_in_one_tile(op, dim):
     assert brief(op, (5, 1 << 20), dim, "fp32", shared) == 0
     assert brief(op, (1, 1 << 20), dim, "fp32", Tile("rows", 2, 1024, split=1, warps=4)) == 0
     assert brief(op, (1, 1 << 20), dim, "fp32", Tile("rows", 2, 512, split=1024, warps=4)) == 0  # more partials than its last fold takes
+
+
+@pytest.mark.parametrize("op, dim", [("sum", 1), ("gemv", None)])
+def test_words_are_folded_at_once_however_much_is_read(op, dim):
+    shared = Tile("rows", 2, 1024, split=64, warps=4)
+    assert brief(op, (1, 1 << 20), dim, "fp32", shared) == brief(op, (2, 1 << 25), dim, "fp32", shared) == 2
+    assert brief(op, (3, 1 << 20), dim, "fp32", shared) == brief(op, (5, 1 << 25), dim, "fp32", shared) == 1
+    assert brief(op, (1, 1 << 20), dim, "fp32", Tile("rows", 2, 512, split=1024, warps=4)) == 0
 
 
 def test_no_kernel_that_only_folds_or_leaves_its_states_is_brief():

@@ -34,7 +34,17 @@ def test_states_of_one_float_are_words(op):
     for dtype in ("fp32", "bf16", "fp16"):
         assert sink(op, small, dtype, 1) == "own"
         assert sink(op, small, dtype, 2) == sink(op, large, dtype, 2) == sink(op, small, dtype, 2, words=False) == "pair"
-        assert sink(op, small, dtype, 3) == "words" and sink(op, large, dtype, 3) == sink(op, small, dtype, 3, words=False) == "split"
+        assert sink(op, small, dtype, 3) == sink(op, large, dtype, 3) == "words" and sink(op, small, dtype, 3, words=False) == "split"
+        assert sink(op, small, dtype, 4096) == "split"  # more than are folded at once
+
+
+@pytest.mark.parametrize("op", ["sum", "gemv"])
+def test_large_columns_leave_words_only_without_a_loop(op):
+    def of(rows, split):
+        problem = describe(op, (rows, 4096), 0, "fp32", trans=op == "gemv")
+        return dict(specialized(problem, Tile("columns", 32, 64, split=split, warps=8)).constexprs)["SINK"]
+
+    assert of(1024, 3) == of(1024, 4) == of(2048, 16) == "words" and of(2048, 3) == "split" and of(2048, 2) == "pair"
 
 
 @pytest.mark.parametrize(

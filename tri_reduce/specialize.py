@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from . import ascend, dtypes
-from .geometry import Tile, fold_block, fold_tile, output_tiles, seen, tiles_of
+from .geometry import Tile, fold_block, fold_tile, output_tiles, seen, straight, tiles_of
 from .kernels.compat import tl
 from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel
@@ -28,12 +28,10 @@ def _sink(problem: Problem, tile: Tile, op: DeviceOp, words: bool) -> str:
         return "own"
     if tile.programs or op.many or op.partial.dtypes != (tl.float32,):  # no word, or one of which all values are states
         return "split"
-    return "pair" if tile.split == 2 else "words" if words and _brief(problem, tile, op) else "split"
-
-
-def _brief(problem: Problem, tile: Tile, op: DeviceOp) -> bool:
-    """So little is read that latencies count, and all partial states of an output are folded at once."""
-    return tile.split > 1 and not tile.programs and problem.nbytes <= BRIEF_BYTES and _together(tile, op) >= tile.split
+    if tile.split == 2:
+        return "pair"
+    looping = problem.layout == "columns" and not straight(problem, tile) and problem.nbytes > BRIEF_BYTES  # gets other registers by it
+    return "words" if words and not looping and _together(tile, op) >= tile.split else "split"
 
 
 def _together(tile: Tile, op: DeviceOp) -> int:
@@ -53,7 +51,8 @@ def _meeting(sink: str, problem: Problem, op: DeviceOp, slots: int) -> tuple[dic
 def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
-    brief = sink in ("split", "words", "pair") and _brief(problem, tile, op)
+    small = sink in ("split", "pair") and not tile.programs and problem.nbytes <= BRIEF_BYTES and _together(tile, op) >= slots
+    brief = sink == "words" or small
     how = walk_of(problem, tile, brief=brief + (brief and output_tiles(problem, tile) == 1), **more)
     problem = seen(problem, tile)
     ints = {

@@ -23,8 +23,8 @@ class Walk(Constant):
     else they have neighbouring outputs. tiles: walked without a loop, 0 for a loop. ahead: iterations in flight, TOGETHER at most. precast:
     what values become first. masked: there is a where. seed: "state", "lift" or None. accumulate: the old output is a contribution. truth:
     the result is a bool. scaled, adds: gemv's alpha is not 1, beta not 0. vector_2d: gemv's vector is read in the matrix's layout. early:
-    the next launch may begin before this one ends (see capture.py). brief: 1 where so little is read that latencies count, and all partial
-    states of an output are folded at once; 2 where there is one tile of outputs, too.
+    the next launch may begin before this one ends (see capture.py). brief: 1 where all partial states of an output are folded at once, 2
+    where there is one tile of outputs, too.
     """
 
     kept: int
