@@ -7,18 +7,6 @@ words that say themselves that they are there, or, where a state is no such word
 from .compat import jit, tl
 from .language import finalize, init, update
 
-ASK_AGAIN = tl.constexpr("""{
-    .reg .pred missing;
-    mov.b32 $0, $2;
-    setp.eq.s32 missing, $2, -1;
-    @!missing bra THERE;
-AGAIN:
-    ld.relaxed.gpu.global.b32 $0, [$1];
-    setp.eq.s32 missing, $0, -1;
-    @missing bra AGAIN;
-THERE:
-}""")
-
 
 @jit
 def arrive(ticket_ptr, slots, ORDERED: tl.constexpr):
@@ -50,7 +38,24 @@ def leave_word(p0, offsets, state, mask):
 @jit
 def ask_again(where, word):
     """The word, once it is there: its program has counted its ticket, so it is on its way."""
-    return tl.inline_asm_elementwise(ASK_AGAIN, "=r,l,r", [where.to(tl.uint64, bitcast=True), word], dtype=tl.int32, is_pure=False, pack=1)
+    return tl.inline_asm_elementwise(
+        """{
+            .reg .pred missing;
+            mov.b32 $0, $2;
+            setp.eq.s32 missing, $2, -1;
+            @!missing bra THERE;
+        AGAIN:
+            ld.relaxed.gpu.global.b32 $0, [$1];
+            setp.eq.s32 missing, $0, -1;
+            @missing bra AGAIN;
+        THERE:
+        }""",
+        "=r,l,r",
+        [where.to(tl.uint64, bitcast=True), word],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 # The interpreter runs programs one after another, and knows no PTX.
