@@ -1,6 +1,7 @@
 """From a call to the driver: plans are remembered under what changes them, and a failed launch leaves nothing behind."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from devices import REFERENCE
 
 import tri_reduce
-from tri_reduce import autotune, plans, targets
+from tri_reduce import autotune, launcher, plans, targets
 
 reduce, gemv, force, policy = tri_reduce.reduce, tri_reduce.gemv, tri_reduce.force, autotune.policy
 pytestmark = pytest.mark.usefixtures("no_remembered_plans")
@@ -175,3 +176,28 @@ def test_a_kernel_that_fails_midway_leaves_tickets_for_the_next(alive, monkeypat
         assert len(seen) == alive + 1
         for _ in range(2):
             assert torch.equal(reduce(x, "sum", 1), want) and torch.equal(reduce(x, "max", 1), x.amax(1))
+
+
+class Loading:
+    """A compiled kernel that is loaded by whoever asks for its `run` first, which is there before its `function` is."""
+
+    packed_metadata, function, _run = (), None, None
+
+    @property
+    def run(self):
+        if self._run is None:
+            self._run = type("Launcher", (), {"arg_annotations": ()})()
+            time.sleep(0.05)
+            self.function = 7
+        return self._run
+
+
+def test_a_kernel_that_another_thread_is_loading_is_waited_for():
+    kernel, start = Loading(), threading.Barrier(4)
+
+    def first_launch(_):
+        start.wait()
+        return launcher.launcher(kernel)[1][0]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(first_launch, range(4))) == [7] * 4

@@ -16,25 +16,25 @@ from .geometry import Tile, fold_block, output_tiles, seen, slanted, tiles_of
 from .problem import Problem
 from .targets import Target
 
-LAUNCH = 4.79  # us before the first program, as an empty kernel shows
+LAUNCH = 4.96  # us before the first program, as an empty kernel shows
 READ = 1  # of the target's bandwidth, that a long stream of tiles gets
-CORE_READ = 1.2  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
-LINE, SHORT_LINE = 0.252, 13.4  # bytes: those that lie together, beside them, to this power, are how well memory is used
-ROUND = 0.094  # of the target's latency, that a round of loads takes
-DEEPER = 0.441  # of a round, for each doubling of the words that a thread reads of a tile
-ASKED = 0.656  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
-REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 37.9, 1.64, 0.0547  # of a thread: always, for each value of a state, for each word in flight
-BARRIER = 0.00711  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
-START = 0.00352  # us a core takes to begin a program
-SHARE, FOLD = 0.634, 1.89  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
+CORE_READ = 1.65  # times its share of that, at most, that one core gets: fewer programs than cores cannot read at full speed
+LINE, SHORT_LINE = 0.235, 16.4  # bytes: those that lie together, beside them, to this power, are how well memory is used
+ROUND = 0.14  # of the target's latency, that a round of loads takes
+DEEPER = 0.093  # of a round, for each doubling of the words that a thread reads of a tile
+ASKED = 0.364  # to this power of the iterations that a loop is asked to have in flight, rounds of loads are fewer
+REGISTERS, STATE_REGISTERS, LOAD_REGISTERS = 36.6, 1.13, 0.148  # of a thread: always, for each value of a state, for each word in flight
+BARRIER = 0.0115  # us a program takes to fold what its warps hold of an output, for each doubling of them and each tile of a state
+START = 0.00482  # us a core takes to begin a program
+SHARE, FOLD = 0.0721, 2.23  # us to meet at a ticket; for the square root of the tiles of partials that the last one folds
 APART = 2.2  # us that a second launch takes, begun early, to fold; measured, not fitted
-ISSUE = 0.858  # instructions for each load, of a value or of 16 bytes
-HEAD = 0.176  # instructions for each value of rows that start between vectors and are masked throughout: two masks
-SHUFFLE = 0.843  # instructions for each step of a fold over lanes
-BUSY = 5.1e03  # threads that keep the lanes of a core busy: each waits for its own results
-SHARPNESS = 1.22  # 1: the three things follow one another; infinity: they overlap wholly
-PLAIN, STATE = 0.356, 17.7  # instructions for a value, and for each further tile of its state
-INSTRUCTIONS = {"sum": 0.2, "mean": 0.2, "var": 0.237, "std": 0.237, "logsumexp": 0.617, "argmax": 0.565, "argmin": 0.565, "gemv": 0.0563}
+ISSUE = 1.01  # instructions for each load, of a value or of 16 bytes
+HEAD = 0.333  # instructions for each value of rows that start between vectors and are masked throughout: two masks
+SHUFFLE = 0.634  # instructions for each step of a fold over lanes
+BUSY = 6.56e03  # threads that keep the lanes of a core busy: each waits for its own results
+SHARPNESS = 1.23  # 1: the three things follow one another; infinity: they overlap wholly
+PLAIN, STATE = 0.306, 13.5  # instructions for a value, and for each further tile of its state
+INSTRUCTIONS = {"sum": 0.149, "mean": 0.149, "var": 0.672, "std": 0.672, "logsumexp": 0.948, "argmax": 0.3, "argmin": 0.3, "gemv": 0.0289}
 RATE = 1.7e3  # instructions a us of one lane
 
 LANES, WARPS, PROGRAMS, MOST_REGISTERS = 128, 64, 32, 255  # of a core; of a thread
@@ -68,14 +68,13 @@ class Facts(NamedTuple):
 def facts(problem: Problem, target: Target, tiles: Sequence[Tile]) -> Facts:
     """What the model needs to know."""
     size, columns = problem.dtype.itemsize, problem.layout == "columns"
-    exchanged = problem.arity == 1 and problem.dtype.is_float and size <= 4  # states of two programs
     chunks: dict[Any, int] = {}  # by what they depend on
     rows = []
     for t in tiles:
         shape = t.x, t.r0, t.r1, t.split, t.unroll, t.abreast
         if shape not in chunks:
             chunks[shape] = max(1, -(-tiles_of(problem, t)[1] // t.split))
-        partials = -(-t.split // fold_block(t, 4 * problem.arity)) if t.split > (2 if exchanged else 1) else 0
+        partials = -(-t.split // fold_block(t, 4 * problem.arity)) if t.split > 1 else 0
         rows.append((
             vector(problem, t), size * together(problem, t), output_tiles(problem, t) * t.split, t.x, t.lanes, t.warps,
             target.warp * t.warps, t.ahead, t.unroll, chunks[shape], t.split, partials, t.abreast > 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class Passed:
         return cls(dict(enumerate("*i8" if kind.startswith("*") else kind for kind in kinds)))
 
 
+_LOADING = threading.Lock()  # a kernel that another thread is just loading has a `run` before it has a `function`
 MIDDLE = ("function", "cooperative", "launch_pdl", "", "", "metadata", "", "", "")  # what the compiled launcher takes before the arguments
 
 
@@ -47,7 +49,8 @@ def launcher(kernel: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
 
     It is the compiled launcher itself where this Triton's is known, else its public wrapper.
     """
-    run = kernel.run
+    with _LOADING:
+        run = kernel.run
     direct = None if hasattr(run, "arg_annotations") else getattr(run, "launch", None)  # Triton 3.9 takes the arguments otherwise
     if direct is not None and hasattr(run, "launch_pdl") and hasattr(run, "profile_scratch_size") and run.global_scratch_size == 0:
         return direct, (kernel.function, run.launch_cooperative_grid, run.launch_pdl, None, None, kernel.packed_metadata, None, None, None)
