@@ -139,6 +139,30 @@ def test_a_product_passes_what_its_kernel_takes(split, launched):
         check(launched, 2, a_ptr=a, v_ptr=v, y_ptr=y, out_ptr=out)
 
 
+@pytest.mark.parametrize("op, split, sink", [("sum", 2, "pair"), ("max", 4, "words"), ("var", 4, "split"), ("argmax", 2, "split")])
+def test_programs_meet_in_the_workspace_of_their_stream(op, split, sink, launched):
+    x = torch.zeros(24, 1 << 14)
+    with tri_reduce.force(split=split):
+        for _ in range(2):
+            tri_reduce.reduce(x, op, 1)
+    ((marks, room, _),) = workspaces.WORKSPACES.values()
+    assert bool((marks == -1).all())
+    for spec, _, given in launched:
+        names = [n for n, kind in spec.signature if kind != "constexpr"]
+        passed = {n: g for n, g in zip(names, given, strict=True) if n in launch.STATES}
+        states = [a for n, a in passed.items() if n != "ticket_ptr"]
+        assert dict(spec.constexprs)["SINK"] == sink and ("ticket_ptr" in passed) == (sink != "pair")
+        assert all(address % 16 == 0 for address in passed.values())
+        memory = room if sink == "split" else marks
+        size = spec.slots * spec.outputs * (8 if spec.op.partial.dtypes[0].primitive_bitwidth == 64 else 4)
+        ends = [*states[1:], memory.data_ptr() + memory.nbytes]
+        assert states[0] >= memory.data_ptr() and all(a + size <= b for a, b in zip(states, ends, strict=True))
+        if sink == "words":
+            assert states[0] + size <= passed["ticket_ptr"]
+        if sink != "pair":
+            assert passed["ticket_ptr"] + 4 * spec.output_tiles <= marks.data_ptr() + marks.nbytes
+
+
 def test_misaligned_rows_start_at_the_vector_before_them(launched):
     base = torch.zeros(8 * 1024 + 16)
     x = base[1 : 1 + 8 * 1024].view(8, 1024)

@@ -13,7 +13,7 @@ import tri_reduce
 from tri_reduce import autotune, configs, dtypes, targets
 from tri_reduce.configs import candidates, canonical, explain, select_configs
 from tri_reduce.forced import forced
-from tri_reduce.geometry import output_tiles, tiles_of
+from tri_reduce.geometry import output_tiles, straight, tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, of_strides
 from tri_reduce.rules import guesses
@@ -274,3 +274,13 @@ def test_statistics_of_channels_read_small_planes_whole_and_large_ones_in_few_va
     assert tile.lanes == lanes and tile.warps == warps and (split is None or (tile.split == split and tile.r0 >= plane * plane))
     if split is None:
         assert 16 * 132 * 0.9 <= output_tiles(problem, tile) * tile.split <= 16 * 132 and tile.ahead == 4
+
+
+@pytest.mark.parametrize("shape, dtype, r0", [((5003, 5003), "bf16", 1024), ((9001, 3333), "fp32", 512), ((44305, 843), "fp16", 128)])
+def test_gemv_reads_long_rows_that_start_anywhere_without_a_loop(shape, dtype, r0):
+    problem = describe("gemv", shape, -1, dtype)
+    tile = guesses(problem, targets.H200)[0]
+    assert tile.r0 == r0 and tile.split == 1 and straight(problem, tile) == tiles_of(problem, tile)[1] <= 16
+    assert tile.lanes * problem.dtype.itemsize == 8 * 32 * tile.warps  # bytes of a thread
+    few, whole = describe("gemv", (500, shape[1]), -1, dtype), describe("gemv", (shape[0], shape[1] // 16 * 16), -1, dtype)
+    assert all(guesses(other, targets.H200)[0].ahead < 16 for other in (few, whole))

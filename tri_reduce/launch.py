@@ -102,7 +102,7 @@ class Plan:
         launch, middle = self._launch or self._prepare()
         stream = current_stream(self._index)
         given: tuple[int | None, ...] = (*(s.data_ptr() for s in states), *self._none)[: len(self._states)]
-        state = self._room_pointers(stream) if self._shares else given
+        state = self._room_pointers(self._room(stream)) if self._shares else given
         pointers = [None if o is None else o.data_ptr() for o in others]
         rest = (*scalars, *self._rest[len(scalars) :]) if scalars else self._rest
         arguments = (first.data_ptr() - self._back, *pointers, *state, *rest)
@@ -164,17 +164,16 @@ class Plan:
         if not self._shares:
             alone = tuple(compress((*self._none, *self._rest), behind))
             return lambda stream: alone
-        device, index = self.device, self._index
-        seen: dict[int, tuple[Any, tuple[Any, ...]]] = {}  # by stream, as long as that has the same workspace
+        seen: dict[int, tuple[Any, tuple[Any, ...]]] = {}  # by stream, with the workspace, which lives as long: all that it had will do
 
         def after(stream: int) -> tuple[Any, ...]:
-            if not _capturing():
-                had = seen.get(stream)
-                if had is not None and WORKSPACES.get((device.type, index, stream)) is had[0] is not None:
-                    return had[1]
-            found = tuple(compress((*self._room_pointers(stream), *self._rest), behind))
-            if not _capturing():
-                seen[stream] = WORKSPACES.get((device.type, index, stream)), found
+            had, captured = seen.get(stream), _capturing()
+            if had is not None and not captured:
+                return had[1]
+            room = self._room(stream)
+            found = tuple(compress((*self._room_pointers(room), *self._rest), behind))
+            if not captured:
+                seen[stream] = room, found
             return found
 
         return after
@@ -247,8 +246,8 @@ class Plan:
             self._launch = launcher(kernel)
         return self._launch
 
-    def _room_pointers(self, stream: int) -> tuple[int, ...]:
-        marks, room = self._room(stream)
+    def _room_pointers(self, memory: tuple[Tensor, Tensor]) -> tuple[int, ...]:
+        marks, room = memory
         start, step = (marks.data_ptr(), 0) if self._marks else (room.data_ptr(), self._room_step * ROOM_BYTES)
         return (*(start, start + step, start + 2 * step)[: len(self._states) - 1], marks.data_ptr() + 4 * self._marks)
 

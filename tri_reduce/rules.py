@@ -7,7 +7,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from .geometry import Tile, depth_limit, depth_of, fit_grid, output_tiles, pow2_ceil, pow2_floor, row_overhang, share, tiles_of
+from .geometry import (
+    MOST_STRAIGHT,
+    Tile,
+    depth_limit,
+    depth_of,
+    fit_grid,
+    output_tiles,
+    pow2_ceil,
+    pow2_floor,
+    row_overhang,
+    share,
+    straight,
+    tiles_of,
+)
 from .lattice import holds
 from .problem import LINE_BYTES, Problem
 from .targets import Target
@@ -22,6 +35,8 @@ SMALL_PLANE, PLANE_LANES = 512, 4096  # shorter rows of outer axes are read whol
 PLANE_BLOCK = 128  # lanes along them at least, of several outputs
 BYTE_VALUES, BYTE_WARPS = 16, 2  # of a thread, and in a program, of rows of bytes that are not shared
 SHORT_ROW = 2048  # elements: shorter tiles of a long row do not pay
+GEMV_ROWS = 16  # for each core: of more long rows that start anywhere, a gemv reads ...
+GEMV_TILES, GEMV_LANES, GEMV_BYTES = 8, (256, 1024), 8  # ... so many tiles of each at once, of lanes from to, and bytes a thread
 COLUMN_LANES = 4096  # of a tile of columns, on 8 warps
 COLUMN_AHEAD = 4  # tiles of columns whose loads are in flight together: few programs, each with many loads
 RAGGED_COLUMNS, RAGGED_ROWS, RAGGED_LANES = 64, 16, 1024  # of a tile of columns that do not start on a vector; at least LINE_BYTES wide
@@ -181,6 +196,18 @@ def _rows(problem: Problem, target: Target) -> Tile:
     return Tile(problem.layout, max(1, min(lanes // r0, enough)), r0)
 
 
+def _ragged_rows(problem: Problem, target: Target) -> Tile | None:
+    """Of many long rows of a gemv that start anywhere: all tiles at once, and few values a thread, whose part of the vector it reads one by
+    one.
+    """
+    if not problem.singly or problem.xnumel < GEMV_ROWS * target.cores or not target.warp:
+        return None
+    r0 = min(pow2_ceil(problem.reduced[-1].size / GEMV_TILES), GEMV_LANES[1])
+    tile = Tile(problem.layout, max(1, GEMV_LANES[0] // r0), r0, ahead=MOST_STRAIGHT)
+    tile = replace(tile, warps=max(1, tile.lanes * problem.dtype.itemsize // (GEMV_BYTES * target.warp)))
+    return tile if straight(problem, tile) else None
+
+
 def _warps(problem: Problem, target: Target, tile: Tile) -> int:
     """256 elements a warp, 8 warps at most (0: the target has none); few columns are folded over many lanes by more warps, many
     outputs need fewer in each program.
@@ -214,8 +241,8 @@ def guesses(problem: Problem, target: Target) -> tuple[Tile, ...]:
             replace(base, x=base.x * 2),
             replace(base, r0=min(base.r0 * 2, pow2_ceil(problem.reduced[-1].size + row_overhang(problem)))),
         ]
-    found, abreast = thread_rows(problem, target), rows_abreast(problem, target)
-    found += abreast if problem.uneven else []
+    found, abreast, ragged = thread_rows(problem, target), rows_abreast(problem, target), _ragged_rows(problem, target)
+    found += (abreast if problem.uneven else []) + ([ragged] if ragged else [])
     for shape in shapes:
         tile = with_split(problem, target, shape if busy else replace(shape, warps=_warps(problem, target, shape)), programs)
         found += [tile, replace(tile, ahead=5 - tile.ahead), replace(tile, warps=min(16, tile.warps * 2))]
