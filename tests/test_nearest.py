@@ -13,7 +13,7 @@ import nearest_table
 
 from tri_reduce import configs, dtypes, evaluation, nearest, targets
 from tri_reduce.configs import candidates, explain
-from tri_reduce.geometry import coordinates, depth_limit, depth_of, output_tiles, tiles_of
+from tri_reduce.geometry import coordinates, depth_limit, depth_of, output_tiles, straight, tiles_of
 from tri_reduce.monoids import lookup
 from tri_reduce.problem import contiguous_strides, describe, normalise_dims, of_strides
 from tri_reduce.rules import guesses
@@ -147,3 +147,13 @@ def test_no_tile_taken_over_adds_up_longer_chains_than_the_bound_allows(scale):
         assert configs.first(problem, H200) == first
         rule = candidates(problem, replace(H200, timed=""))[0]
         assert depth_of(problem, first) <= max(depth_limit(problem), depth_of(problem, rule))
+
+
+@pytest.mark.parametrize("batch", [44, 48, 56, 72])
+def test_what_was_shared_over_several_axes_without_a_loop_is_here(batch):
+    near = describe("var", (batch, 192, 28, 28), (0, 2, 3))
+    known = nearest.neighbour(near, H200).problem
+    pairs = zip(nearest.nearest(known, H200), nearest.nearest(near, H200), strict=True)
+    shared = [(there, tile) for there, tile in pairs if there.split > 1 and straight(known, there)]
+    assert known != near and shared
+    assert all(straight(near, tile) * tile.split == tiles_of(near, tile)[1] for _, tile in shared)

@@ -22,7 +22,7 @@ from .published import select_candidates
 from .rules import guesses
 from .targets import Target, by_name
 
-MARGIN, GEMV_MARGIN, OUTER_MARGIN, SLANTED_MARGIN = 1.1, 1.15, 1.3, 2.0  # that the estimate must promise to overrule the rules
+MARGIN, GEMV_MARGIN, BUSY_MARGIN, SLANTED_MARGIN = 1.1, 1.15, 1.3, 2.0  # that the estimate must promise to overrule the rules
 LOAD_BYTES = 16  # a row of no more is held by a thread
 CANDIDATES, ALIKE = 12, 2  # of a problem, and of one shape among them
 REGIMES = ("thread", "rows", "columns", "strided")
@@ -79,7 +79,8 @@ def _margin(problem: Problem) -> float:
         return SLANTED_MARGIN
     if problem.op == "gemv":
         return GEMV_MARGIN if problem.layout == "rows" else MARGIN
-    return OUTER_MARGIN if problem.layout == "rows" and problem.arity > 2 and len(problem.reduced) > 1 else MARGIN
+    busy = problem.arity > 1 if problem.layout == "columns" else problem.arity > 2 and len(problem.reduced) > 1
+    return BUSY_MARGIN if busy else MARGIN
 
 
 def _deepest(problem: Problem, by_rule: tuple[Tile, ...]) -> int:

@@ -134,7 +134,17 @@ def adapted(problem: Problem, target: Target, timed: Problem, at: Coordinates) -
     wanted = max(1, round(split * timed.xnumel / problem.xnumel)) if split > 1 else 1
     if split > 1 and ahead in (0, MOST_STRAIGHT):
         wanted = max(wanted, -(-tiles_of(problem, tile)[1] // chunk))
-    return fit_grid(problem, target, share(problem, target, tile, wanted))
+    found = fit_grid(problem, target, share(problem, target, tile, wanted))
+    return evenly(problem, found) if split > 1 and ahead in (0, MOST_STRAIGHT) and len(problem.reduced) > 1 else found
+
+
+def evenly(problem: Problem, tile: Tile) -> Tile:
+    """Shared by as many programs as read the same number of tiles each: over several axes there is a loop otherwise."""
+    _, tiles = tiles_of(problem, tile)
+    chunk = -(-tiles // tile.split)
+    while tiles % chunk:
+        chunk -= 1
+    return replace(tile, split=tiles // chunk)
 
 
 def ends(problem: Problem, tile: Tile) -> bool:
