@@ -8,7 +8,7 @@ from gemv_oracle import check_gemv
 from oracle import NEED_FLOAT
 
 import tri_reduce
-from tri_reduce import specialize
+from tri_reduce import meeting
 from tri_reduce.geometry import Tile
 from tri_reduce.inventory import specialized
 from tri_reduce.problem import describe
@@ -56,7 +56,7 @@ def test_right_and_the_bits_of_a_fold_in_a_loop(op, split, layout, outputs, devi
     dim = 0 if layout == "columns" else 1
     found = []
     for most in (16 << 20, 0):
-        monkeypatch.setattr(specialize, "BRIEF_BYTES", most)
+        monkeypatch.setattr(meeting, "BRIEF_BYTES", most)
         tri_reduce.plans.PLANS.clear()
         with tri_reduce.force(regime=layout, split=split, config=PLAN):
             found.append(tri_reduce.reduce(x, op, dim))
@@ -72,7 +72,7 @@ def test_gemv_right_and_the_bits_of_a_fold_in_a_loop(dtype, outputs, device, mon
     v = (torch.arange(157) * 31 % 17 - 8).to(dtype).to(device)
     found = []
     for most in (16 << 20, 0):
-        monkeypatch.setattr(specialize, "BRIEF_BYTES", most)
+        monkeypatch.setattr(meeting, "BRIEF_BYTES", most)
         tri_reduce.plans.PLANS.clear()
         with tri_reduce.force(regime="rows", split=5, config=PLAN):
             found.append(tri_reduce.gemv(a, v))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from . import ascend, dtypes
-from .geometry import Tile, fold_block, fold_tile, output_tiles, seen, straight, tiles_of
+from .geometry import Tile, fold_tile, output_tiles, seen, tiles_of
 from .kernels.compat import tl
 from .kernels.gemv import gemv_kernel
 from .kernels.persistent import persistent_reduce_kernel
@@ -14,45 +14,17 @@ from .kernels.persistent_gemv import persistent_gemv_kernel
 from .kernels.reduce import reduce_kernel
 from .kernels.slots import combine_kernel
 from .lanes import narrow, valued
+from .meeting import folded_together, is_brief, pointers_of, sink_of
 from .monoids import DeviceOp
 from .problem import Axis, Problem
 from .specialization import POINTEES, RUN_TIME, Specialization, axis_values, bits_of, specialization
 from .walk import deep, walk_of
 
-BRIEF_BYTES = 16 << 20  # below it the loops of the last fold, which nobody has run before, are 2% of the time
-
-
-def _sink(problem: Problem, tile: Tile, op: DeviceOp, words: bool) -> str:
-    """How programs that share an output meet. words: they may wait for a word in memory."""
-    if tile.split == 1:
-        return "own"
-    if tile.programs or op.many or op.partial.dtypes != (tl.float32,):  # no word, or one of which all values are states
-        return "split"
-    if tile.split == 2:
-        return "pair"
-    looping = problem.layout == "columns" and not straight(problem, tile) and problem.nbytes > BRIEF_BYTES  # gets other registers by it
-    return "words" if words and not looping and _together(tile, op) >= tile.split else "split"
-
-
-def _together(tile: Tile, op: DeviceOp) -> int:
-    return fold_block(tile, sum(d.primitive_bitwidth // 8 for d in op.partial.dtypes))
-
-
-def _meeting(sink: str, problem: Problem, op: DeviceOp, slots: int) -> tuple[dict[str, str], int]:
-    """(the pointers that programs meet at, how many words of 32 bits they meet in)."""
-    if sink == "pair":
-        return {"p0": "i64"}, 2 * problem.xnumel
-    if sink == "words":
-        return {"p0": "i32", "ticket_ptr": "i32"}, slots * problem.xnumel
-    states = {} if sink == "own" else {f"p{n}": POINTEES[d] for n, d in enumerate(op.partial.dtypes)}
-    return states | ({"ticket_ptr": "i32"} if sink == "split" else {}), 0
-
 
 def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
     """The integers and constants that both kernels share."""
     inner_tiles, tiles = tiles_of(problem, tile)
-    small = sink in ("split", "pair") and not tile.programs and problem.nbytes <= BRIEF_BYTES and _together(tile, op) >= slots
-    brief = sink == "words" or small
+    brief = is_brief(problem, tile, op, sink)
     how = walk_of(problem, tile, brief=brief + (brief and output_tiles(problem, tile) == 1), **more)
     problem = seen(problem, tile)
     ints = {
@@ -75,7 +47,7 @@ def _common(problem: Problem, tile: Tile, op: DeviceOp, sink: str, slots: int, *
         "SINK": sink,
         "XBLOCK": tile.x,
         "R0_BLOCK": tile.r0,
-        "SBLOCK": _together(tile, op),
+        "SBLOCK": folded_together(tile, op),
     }
     return ints, constants
 
@@ -106,7 +78,7 @@ def of_reduce(
     if tile.programs:
         ascend.check(op, problem.dtype, out)
         op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile, slot_count > 0)
-    sink = "slot" if slot_count else "apart" if tile.abreast else _sink(problem, tile, op, words)
+    sink = "slot" if slot_count else "apart" if tile.abreast else sink_of(problem, tile, op, words)
     slots = tile.split
     assert not slot_count or slots <= slot_count, "a program without a slot of its own"
     whole, problem = problem, seen(problem, tile)
@@ -140,7 +112,7 @@ def of_reduce(
         pointers["where_ptr"] = "u8"
     if sink not in ("slot", "apart"):
         pointers["out_ptr"] = out.storage
-    meeting, marks = _meeting(sink, problem, op, slots)
+    meeting, marks = pointers_of(sink, problem, op, slots)
     pointers |= meeting
     if tile.programs:
         return _persistent(persistent_reduce_kernel, problem, tile, config, op, pointers, ints, constants)
@@ -248,7 +220,7 @@ def of_gemv(
     if tile.programs:
         ascend.check(op, problem.dtype, out)
         op, config, tile = ascend.on_vectors(op), tile, ascend.in_pieces(op, problem, tile)
-    sink = _sink(problem, tile, op, words)
+    sink = sink_of(problem, tile, op, words)
     spread = problem.layout == "rows" and tile.warps > 0  # laid out as the matrix is
     vector_2d = spread or any(a.strides[1] for a in problem.kept) or (problem.layout == "rows" and not problem.aligned_rows)
     ints, constants = _common(problem, tile, op, sink, tile.split, scaled=alpha != 1, adds=beta != 0, vector_2d=vector_2d)
@@ -260,7 +232,7 @@ def of_gemv(
     pointers = {"a_ptr": problem.dtype.storage, "v_ptr": x.storage, "out_ptr": out.storage}
     if beta != 0:
         pointers["y_ptr"] = out.storage
-    meeting, marks = _meeting(sink, problem, op, tile.split)
+    meeting, marks = pointers_of(sink, problem, op, tile.split)
     pointers |= meeting
     if tile.programs:
         return _persistent(persistent_gemv_kernel, problem, tile, config, op, pointers, ints, constants)
